@@ -1,0 +1,1 @@
+"""Frontends, passes, planning, host, report and command line: the only layer that composes the others."""

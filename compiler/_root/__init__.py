@@ -1,0 +1,43 @@
+"""attnc: an attention compiler.
+
+``torch.compile(model, backend="attnc")`` is enough to use it. Everything here is loaded on first use, so that
+``import attnc.ir`` or ``import attnc.runtime`` loads no more than that layer.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnc.compiler.api import Program, compile, explain, reports
+    from attnc.compiler.backend import backend
+    from attnc.compiler.report import Report, Site
+
+__version__ = "0.1.0"
+__all__ = ["Program", "Report", "Site", "__version__", "backend", "compile", "explain", "reports"]
+
+_HOMES = {
+    "Program": "attnc.compiler.api",
+    "Report": "attnc.compiler.report",
+    "Site": "attnc.compiler.report",
+    "backend": "attnc.compiler.backend",
+    "compile": "attnc.compiler.api",
+    "explain": "attnc.compiler.api",
+    "reports": "attnc.compiler.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that owns it. Raises AttributeError for any other name."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'attnc' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})
