@@ -1,0 +1,49 @@
+"""An emitted kernel: its text, what it was made from, how it is to be compiled. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+INCLUDE_DIR = Path(__file__).parent / "cpp" / "include"
+"""The folder a C++ build passes with ``-I``."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One translation unit.
+
+    ``headers`` is the SHA-256 of the templates the text includes, so that a changed template is another source. The
+    include folder itself is no part of it: a digest is the same on every machine.
+    """
+
+    language: str
+    """``c++`` or ``triton``."""
+    name: str
+    """For people: file names begin with it. Letters, digits and underscores."""
+    text: str
+    plan: int
+    """:attr:`KernelPlan.digest <attnc.codegen.plan.KernelPlan.digest>` of the plan."""
+    flags: tuple[str, ...] = ()
+    """Compiler flags but for include folders, input and output."""
+    headers: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every field, in hexadecimal."""
+        fields = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(fields.encode()).hexdigest()
+
+
+def headers_digest(folder: Path = INCLUDE_DIR) -> str:
+    """SHA-256 of names and bytes of every file below ``folder``. Raises FileNotFoundError where there is none."""
+    files = sorted(p for p in folder.rglob("*.h"))
+    if not files:
+        raise FileNotFoundError(f"no kernel templates below {folder}; the installation of attnc is incomplete")
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
