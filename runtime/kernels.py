@@ -1,0 +1,212 @@
+"""From a plan's digest to a loaded kernel: the table an op's ``plan`` argument is looked up in.
+
+The compiler fills it (:func:`register_plan`), and each plan goes to the store together with its source. A process
+that replays a compiled graph without the compiler finds both there (:func:`resolve`, :func:`kernel`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnc.codegen.plan import KernelPlan
+from attnc.codegen.source import INCLUDE_DIR, Source, headers_digest
+from attnc.runtime import config
+from attnc.runtime.entry import BuildSpec, Entry
+from attnc.runtime.errors import BuildError, PlanMissing, ToolchainMissing
+from attnc.runtime.store import Store
+from attnc.runtime.toolchain import Toolchain, cpu_id, find_toolchain
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded kernel. Addresses stay valid for the life of the process."""
+
+    plan: KernelPlan
+    path: Path
+    """The library's entry folder in the store, with the source beside it."""
+    run: int
+    shape: int
+    status: int
+    library: ctypes.CDLL
+
+
+_build_lock = threading.RLock()
+_known: dict[int, tuple[KernelPlan, Source | None]] = {}
+_kernels: dict[int, Kernel] = {}
+_without_kernel: dict[int, str] = {}
+
+
+def register_plan(plan: KernelPlan, source: Source | None, *, build: bool = True) -> int:
+    """Make ``plan`` callable by its digest, which is returned, here and in later processes.
+
+    ``source`` None means that the plan has no kernel: it runs on the ATen reference. With ``build`` the kernel is
+    built (or found in the store) and loaded now. Raises BuildError when the compiler rejects the source; the plan is
+    then not registered. Raises ValueError when ``source`` was written for another plan. Without any C++ compiler one
+    RuntimeWarning is given and the plan runs on the ATen reference.
+    """
+    digest = plan.digest
+    if source is not None and source.plan != digest:
+        raise ValueError(f"registering plan {digest}: its source was written for plan {source.plan}; emit it again")
+    earlier = _known.get(digest)
+    if earlier is None or (source is not None and earlier[1] != source):
+        _known[digest] = (plan, source)
+        _without_kernel.pop(digest, None)
+    try:
+        if build:
+            kernel(digest)
+    except BuildError:
+        if earlier is None:
+            del _known[digest]
+        else:
+            _known[digest] = earlier
+        raise
+    _store().write_record("plans", str(digest), _record(plan, source))
+    return digest
+
+
+def resolve(digest: int) -> KernelPlan:
+    """The plan with this digest, from this process or the store. Raises PlanMissing."""
+    return _lookup(digest)[0]
+
+
+def kernel(digest: int) -> Kernel | None:
+    """The loaded kernel of a plan, built if need be; None where it has to run on the ATen reference.
+
+    Raises PlanMissing, and BuildError when the compiler rejects the source.
+    """
+    found = _kernels.get(digest)
+    if found is not None or digest in _without_kernel:
+        return found
+    with _build_lock:
+        if digest in _kernels:
+            return _kernels[digest]
+        plan, source = _lookup(digest)
+        if source is None:
+            _without_kernel[digest] = "the plan has no kernel source"
+            return None
+        try:
+            entry = _entry(plan, source)
+        except ToolchainMissing as error:
+            _without_kernel[digest] = str(error)
+            warn_no_toolchain(str(error))
+            return None
+        _kernels[digest] = _load(plan, entry)
+        return _kernels[digest]
+
+
+def library_entry(spec_of: Callable[[Toolchain], BuildSpec], name: str) -> Entry:
+    """The built entry of ``spec_of(toolchain)``; where no compiler is, the newest one of ``name`` for this CPU.
+
+    Raises BuildError, and ToolchainMissing when there is neither a compiler nor an earlier build.
+    """
+    settings, store = config.current(), _store()
+    try:
+        toolchain = find_toolchain(settings.cxx)
+    except ToolchainMissing:
+        entry = store.recall(name, cpu_id())
+        if entry is None:
+            raise
+        return entry
+    entry = store.obtain(spec_of(toolchain), settings.build_timeout)
+    store.remember(name, entry)
+    return entry
+
+
+def kernel_spec(plan: KernelPlan, source: Source, toolchain: Toolchain) -> BuildSpec:
+    """What building the kernel of ``plan`` with ``toolchain`` depends on."""
+    return BuildSpec(
+        kind="kernel",
+        name=source.name,
+        files={"plan.json": plan.to_json(), "kernel.cpp": source.text},
+        source="kernel.cpp",
+        library="kernel.so",
+        flags=source.flags,
+        toolchain=toolchain,
+        includes=(INCLUDE_DIR,),
+        depends={"headers": source.headers},
+    )
+
+
+def _entry(plan: KernelPlan, source: Source) -> Entry:
+    name = f"plan-{plan.digest}-{source.digest[:16]}"
+    if source.headers != headers_digest():  # emitted by another version: only what that version built can serve
+        entry = _store().recall(name, cpu_id())
+        if entry is None:
+            raise PlanMissing(
+                f"attnc::attention, plan {plan.digest}: its source was emitted by another version of attnc and has no "
+                f"build in the store. Compile the model again."
+            )
+        return entry
+    return library_entry(lambda toolchain: kernel_spec(plan, source, toolchain), name)
+
+
+def _load(plan: KernelPlan, entry: Entry) -> Kernel:
+    try:
+        library = ctypes.CDLL(str(entry.library))
+        run, shape, status = (_address(library, f"attnc_{name}") for name in ("run", "shape", "status"))
+        library.attnc_plan_digest.restype = ctypes.c_uint64
+        digest = library.attnc_plan_digest()
+    except (OSError, AttributeError) as error:
+        raise BuildError(f"loading the kernel {entry.library}: {error}. Run `attnc cache clear`.") from error
+    if digest != plan.digest:
+        raise BuildError(f"loading the kernel {entry.library}: it says it is of plan {digest}, not {plan.digest}.")
+    return Kernel(plan, entry.path, run, shape, status, library)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert address is not None  # a symbol that dlsym found
+    return address
+
+
+def _lookup(digest: int) -> tuple[KernelPlan, Source | None]:
+    found = _known.get(digest)
+    if found is None:
+        found = _read(digest)
+        if found is None:
+            raise PlanMissing(
+                f"attnc::attention: plan {digest} is neither registered in this process nor in the store "
+                f"{config.current().cache_dir}. The graph that calls it was compiled elsewhere, or the store was "
+                f"cleared: compile the model again (and clear torch's own caches if it replays the old graph)."
+            )
+        found = _known.setdefault(digest, found)
+    return found
+
+
+def _read(digest: int) -> tuple[KernelPlan, Source | None] | None:
+    record = _store().read_record("plans", str(digest))
+    if record is None:
+        return None
+    try:
+        plan = KernelPlan.from_json(record["plan"])
+        fields = record["source"]
+        source = None if fields is None else Source(**{**fields, "flags": tuple(fields["flags"])})
+    except (ValueError, KeyError, TypeError):  # written by another version
+        return None
+    return (plan, source) if plan.digest == digest else None
+
+
+def _record(plan: KernelPlan, source: Source | None) -> dict[str, object]:
+    fields = None if source is None else {**dataclasses.asdict(source), "flags": list(source.flags)}
+    return {"plan": plan.to_json(), "source": fields}
+
+
+def _store() -> Store:
+    return Store(config.current().cache_dir)
+
+
+@functools.cache
+def warn_no_toolchain(reason: str) -> None:
+    """Say, once per process and reason, that torch operators do the work of kernels."""
+    warnings.warn(
+        f"attnc: no kernel can be built, attention runs on plain torch operators (right, but slower): {reason}",
+        RuntimeWarning,
+        stacklevel=2,
+    )

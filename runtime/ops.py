@@ -1,0 +1,87 @@
+"""The custom ops. Importing this module registers them; nothing is built before the first call.
+
+    attnc::attention(Tensor q, Tensor k, Tensor v, Tensor?[] side, int plan, SymInt[] sizes) -> (Tensor out, Tensor lse)
+
+``plan`` is a digest (:mod:`attnc.runtime.kernels`), ``sizes`` the plan's named sizes. out: dimensions
+``plan.out_axes``, contiguous; lse: float32, the same without ``e``, or of size 0 where the plan doesn't return it.
+Operands may have any strides. Nothing is mutated, no result aliases an operand.
+
+``attention`` has no autograd formula, so inference never pays for one; ``attention_train`` is the same op with one
+(:mod:`attnc.runtime.training`). ``attention_reference`` is the same op on plain torch operators.
+
+``attention`` starts with a kernel for any device that chooses a route on its first call; from then on the CPU key,
+which comes before it, has the launcher's kernel or a Python one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnc.runtime import kernels, reference, routes, training
+from attnc.runtime.abi import DTYPES
+from attnc.runtime.dispatch import OpLibrary
+from attnc.runtime.program import SizeArg
+
+ARGUMENTS = "(Tensor q, Tensor k, Tensor v, Tensor?[] side, int plan, SymInt[] sizes)"
+RESULTS = "(Tensor out, Tensor lse)"
+
+_library = OpLibrary("FRAGMENT")
+
+
+def _attention_first(
+    q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    devices = {tensor.device.type for tensor in (q, k, v, *side) if tensor is not None}
+    if devices != {"cpu"}:
+        target = kernels.resolve(plan).target
+        raise RuntimeError(
+            f"attnc::attention, plan {plan}: operands are on {', '.join(sorted(devices))}, the plan was compiled for "
+            f"{target}. Move them, or compile the model again with inputs on that device."
+        )
+    routes.route()
+    out, lse = torch.ops.attnc.attention.default(q, k, v, side, plan, sizes)
+    return out, lse
+
+
+def _attention_reference(
+    q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        return reference.attention(kernels.resolve(plan), q, k, v, side, sizes)
+
+
+def _attention_train(
+    q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    out, lse = torch.ops.attnc.attention.default(q, k, v, side, plan, sizes)
+    return out, lse
+
+
+def _fake_attention(
+    q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[SizeArg]
+) -> tuple[Tensor, Tensor]:
+    decided = kernels.resolve(plan)
+    lengths = reference.axis_lengths(decided, q, k, v)
+    out_shape = [lengths[axis] for axis in decided.out_axes]
+    lse_shape = [lengths[axis] for axis in decided.out_axes if axis != "e"] if decided.returns_lse else [0]
+    out = q.new_empty(out_shape, dtype=DTYPES[decided.dtypes[3]])
+    return out, q.new_empty(lse_shape, dtype=torch.float32)
+
+
+for _name, _implementation in (
+    ("attention", _attention_first),
+    ("attention_train", _attention_train),
+    ("attention_reference", _attention_reference),
+):
+    _library.define(f"{_name}{ARGUMENTS} -> {RESULTS}")
+    _library.kernel(_name, _implementation)
+    _library.fake(_name, _fake_attention)
+
+attention = torch.ops.attnc.attention.default
+attention_train = torch.ops.attnc.attention_train.default
+attention_reference = torch.ops.attnc.attention_reference.default
+
+training.register(_library)
