@@ -1,3 +1,3 @@
-"""From a :class:`~attnc.codegen.plan.KernelPlan` to the text of a kernel. Decides nothing, builds nothing, runs nothing."""
+"""From a :class:`~attnc.codegen.plan.KernelPlan` to the text of a kernel: decides nothing, builds nothing."""
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class KernelPlan:
 
     ``*_axes`` name each operand dimension (see ``ir.attention``): ``q``, ``k`` positions, ``d`` contracted, ``e``
     value feature, anything else an outer axis. ``outer`` orders the outer loops. Sizes of axes are read from the
-    operands at run time (q first, then k, v); ``sizes`` names the run-time size arguments that programs use. A broadcast is an
-    absent axis, never a stride 0.
+    operands at run time (q first, then k, v); ``sizes`` names the run-time size arguments that programs use. A
+    broadcast is an absent axis, never a stride 0.
     """
 
     target: str

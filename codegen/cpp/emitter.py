@@ -1,0 +1,280 @@
+"""Writes the page of one plan: its constants and formulas, for the template ``attnc/flash.h``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from attnc.codegen.cpp.expressions import DTYPE_CODES, c_type
+from attnc.codegen.cpp.fold import fold_scale, is_qk
+from attnc.codegen.cpp.programs import Lines, Scope, float_literal, write_program
+from attnc.codegen.formula import formula
+from attnc.codegen.plan import PLAN_VERSION, Instr, KernelPlan, Program, Segment
+from attnc.codegen.source import Source, headers_digest
+from attnc.codegen.targets import capability
+
+EMITTER_VERSION = 1
+_LOG2E = 1.4426950408889634
+_DEAD_ROWS = {"none": "DEAD_NONE", "zero": "DEAD_ZERO", "as_written": "DEAD_AS_WRITTEN"}
+_FIRST_AXIS_STATUS = 16
+
+
+def emit(plan: KernelPlan) -> Source:
+    """The C++ source of a plan.
+
+    Raises ValueError where the plan asks for what the template has not: operands without their axes, unknown ops,
+    axes or sizes in formulas, dtypes outside the target's.
+    """
+    target = capability(plan.target)
+    _check(plan, target.dtypes)
+    text = "\n".join(
+        [_head(plan), "#include <attnc/entry.h>", "", _page(plan), _status(plan), "ATTNC_ENTRY(attnc::Page)", ""]
+    )
+    return Source("c++", _name(plan), text, plan.digest, target.flags, headers_digest())
+
+
+def _check(plan: KernelPlan, dtypes: Iterable[str]) -> None:
+    for axes, role, needed in (
+        (plan.q_axes, "q", "qd"),
+        (plan.k_axes, "k", "kd"),
+        (plan.v_axes, "v", "ke"),
+        (plan.out_axes, "out", "qe"),
+    ):
+        missing = [a for a in needed if a not in axes]
+        unknown = [a for a in axes if a not in plan.outer and a not in needed]
+        if missing or unknown or len(set(axes)) != len(axes):
+            raise ValueError(f"{role} has axes {axes}: missing {missing}, not outer axes {unknown}, or one twice")
+    absent = [a for a in plan.outer if a not in (*plan.q_axes, *plan.k_axes, *plan.v_axes) or a not in plan.out_axes]
+    if absent:
+        raise ValueError(f"outer axes {absent} are in no operand, or not in the output")
+    refused = [d for d in plan.dtypes if d not in dtypes]
+    if refused:
+        raise ValueError(f"target {plan.target} has no kernels for {', '.join(refused)}")
+    if plan.block_m < 1 or plan.block_n < 1 or any(s.step < 1 for s in plan.segments):
+        raise ValueError("block_m, block_n and segment steps must be positive")
+
+
+def _name(plan: KernelPlan) -> str:
+    dims = (
+        f"d{plan.head_dim or 'n'}"
+        if plan.head_dim == plan.value_dim
+        else f"d{plan.head_dim or 'n'}_{plan.value_dim or 'n'}"
+    )
+    return f"flash_{plan.dtypes[0]}_{dims}{'_masked' if plan.mask is not None else ''}"
+
+
+def _head(plan: KernelPlan) -> str:
+    lines = [
+        f"Attention kernel {_name(plan)}, written by attnc (plan version {PLAN_VERSION}, emitter {EMITTER_VERSION}).",
+        "",
+        f"  q[{', '.join(plan.q_axes)}]  k[{', '.join(plan.k_axes)}]  v[{', '.join(plan.v_axes)}]"
+        f"  ->  out[{', '.join(plan.out_axes)}]",
+        *(f"  {name:8} {formula(p)}" for name, p in _formulas(plan)),
+        f"  softmax  {plan.softmax}; dead rows: {plan.dead_rows}",
+        *(f"  keys     {_segment_text(s)}" for s in plan.segments),
+        "",
+        f"plan: {plan.to_json()}",
+    ]
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _formulas(plan: KernelPlan) -> list[tuple[str, Program]]:
+    named = (("score", plan.visible), ("mask", plan.mask), ("weight", plan.weight), ("sink", plan.sink))
+    written = [("written", plan.score)] if plan.dead_rows == "as_written" else []
+    return [(n, p) for n, p in named if p is not None] + written
+
+
+def _segment_text(s: Segment) -> str:
+    guard = f" if {formula(s.guard)} ({s.guard_scope})" if s.guard is not None else ""
+    step = f" step {s.step}" if s.step != 1 else ""
+    return f"tiles {formula(s.lo)} .. {formula(s.hi)}{step}, {'masked' if s.needs_mask else 'unmasked'}{guard}"
+
+
+# -- the page
+
+
+def _page(plan: KernelPlan) -> str:
+    factor, visible = fold_scale(plan.visible)
+    log2_units = is_qk(visible)
+    body = [
+        *_constants(plan),
+        f"static constexpr bool log2_units = {_bool(log2_units)};",
+        f"static constexpr float q_factor = {float_literal(factor * _LOG2E if log2_units else factor)};",
+        "",
+        *_score(plan, visible),
+        *_segments(plan),
+        *_sink(plan),
+    ]
+    lines = ["struct Page {", *(f"  {line}".rstrip() for line in body), "};"]
+    return "\n".join(
+        ["namespace attnc {", "namespace {", "", *lines, "", "}  // namespace", "}  // namespace attnc", ""]
+    )
+
+
+def _constants(plan: KernelPlan) -> list[str]:
+    axes = (*plan.outer, "q", "k", "d", "e")
+    shared = [a in plan.k_axes or a in plan.v_axes for a in plan.outer]
+    codes = [str(DTYPE_CODES[s.dtype]) for s in plan.sides]
+    lse_axes = [a for a in plan.out_axes if a != "e"]
+    return [
+        f"static constexpr uint64_t plan_digest = {plan.digest:#x}u;",
+        *(f"typedef {c_type(d)} {n}_t;" for n, d in zip(("q", "k", "v", "out"), plan.dtypes, strict=True)),
+        f"static constexpr int num_outer = {len(plan.outer)};  // {' '.join(plan.outer)}",
+        *(
+            f"static constexpr int {name}_axes[] = {{{', '.join(str(axes.index(a)) for a in used)}}};"
+            for name, used in (
+                ("q", plan.q_axes), ("k", plan.k_axes), ("v", plan.v_axes), ("out", plan.out_axes), ("lse", lse_axes),
+            )
+        ),
+        f"static constexpr bool kv_axis[] = {{{', '.join(map(_bool, shared)) or 'false'}}};",
+        f"static constexpr bool group_axis[] = {{{', '.join(_bool(not s) for s in shared) or 'false'}}};",
+        f"static constexpr int num_sides = {len(plan.sides)}, num_sizes = {len(plan.sizes)};",
+        f"static constexpr int32_t side_dtype[] = {{{', '.join(codes) or '-1'}}};",
+        f"static constexpr int32_t side_rank[] = {{{', '.join(str(s.rank) for s in plan.sides) or '-1'}}};",
+        f"static constexpr int64_t head_dim = {_dim(plan.head_dim)}, value_dim = {_dim(plan.value_dim)};",
+        f"static constexpr int64_t block_m = {plan.block_m}, block_n = {plan.block_n};",
+        f"static constexpr bool returns_lse = {_bool(plan.returns_lse)};",
+        f"static constexpr DeadRows dead_rows = {_DEAD_ROWS[plan.dead_rows]};",
+    ]  # fmt: skip
+
+
+def _score(plan: KernelPlan, visible: Program) -> list[str]:
+    scope = Scope(plan.outer, plan.sizes, plan.sides)
+    lines = ["typedef PlainScore Visible;", ""]
+    if not is_qk(visible):
+        lines = _struct(
+            "Visible", formula(visible), write_program(visible, scope, "f"), "vf", "vf qk, const Keys& keys"
+        )
+    if plan.mask is not None:
+        lines += _struct("Mask", formula(plan.mask), write_program(plan.mask, scope, "b"), "vb", "const Keys& keys")
+    if plan.weight is not None:
+        lines += _struct(
+            "Weight", formula(plan.weight), write_program(plan.weight, scope, "f"), "vf", "const Keys& keys"
+        )
+    else:
+        lines += ["typedef NoWeight Weight;", ""]
+    if plan.dead_rows == "as_written":
+        written = write_program(plan.score, scope, "f", rounded=True)
+        lines += _struct("Written", formula(plan.score), written, "vf", "vf qk, const Keys& keys")
+    return lines
+
+
+def _struct(name: str, comment: str, lines: Lines, result: str, parameters: str) -> list[str]:
+    """A functor: its constructor computes what one row needs, its call operator W keys."""
+    varying = " ".join([*(text for _, _, text in lines.varying), lines.result.text])
+    kept = set(re.findall(r"\bx\d+\b", varying)) & {n for _, n, _ in lines.uniform}
+    value = lines.result.text if lines.result.lanes else f"{result}_of({lines.result.text})"
+    return [
+        f"// {comment}",
+        f"struct {name} {{",
+        "  static constexpr bool identity = false;",
+        *(f"  {type} {n};" for type, n, _ in lines.uniform if n in kept),
+        f"  {name}(const Frame& f, int64_t q) {{",
+        *(f"    {n} = {text};" if n in kept else f"    const {type} {n} = {text};" for type, n, text in lines.uniform),
+        "    (void)f, (void)q;",
+        "  }",
+        f"  {result} operator()({parameters}) const {{",
+        *(f"    const {type} {n} = {text};" for type, n, text in lines.varying),
+        f"    return {value};",
+        "  }",
+        "};",
+        "",
+    ]
+
+
+def _function(name: str, parameters: tuple[str, ...], program: Program, plan: KernelPlan, kind: str) -> list[str]:
+    """A static function of the frame and integer parameters."""
+    lines = write_program(program, Scope(plan.outer, plan.sizes, plan.sides, parameters, keys=False), kind)
+    result = {"f": "float", "i": "int64_t", "b": "bool"}[kind]
+    return [
+        f"static {result} {name}(const Frame& f{''.join(f', int64_t {p}' for p in parameters)}) {{",
+        f"  (void)f{''.join(f', (void){p}' for p in parameters)};",
+        *(f"  const {type} {n} = {text};" for type, n, text in lines.uniform),
+        f"  return {lines.result.text};",
+        "}",
+    ]
+
+
+def _segments(plan: KernelPlan) -> list[str]:
+    """The bounds of each segment, all of them for a tile, and the visit that runs one body per segment."""
+    functions: list[str] = []
+    ranges: list[str] = []
+    visits: list[str] = []
+    for i, s in enumerate(plan.segments):
+        functions += [f"// {_segment_text(s)}", *_function(f"lo{i}", ("tq",), s.lo, plan, "i")]
+        functions += _function(f"hi{i}", ("tq",), s.hi, plan, "i")
+        bounds, test = f"Range{{lo{i}(f, tq), hi{i}(f, tq)}}", "[](int64_t) { return true; }"
+        if s.guard is not None and s.guard_scope == "segment":
+            functions += _function(f"guard{i}", ("tq",), s.guard, plan, "b")
+            bounds = f"guard{i}(f, tq) ? {bounds} : Range{{0, 0}}"
+        elif s.guard is not None:
+            functions += _function(f"guard{i}", ("tq", "tk"), s.guard, plan, "b")
+            test = f"[&](int64_t tk) {{ return guard{i}(tile.frame, tile.index, tk); }}"
+        ranges.append(f"range[{i}] = {bounds};")
+        masked = s.needs_mask and plan.mask is not None
+        visits.append(
+            f"flash.template visit_blocks<{_bool(masked)}, {s.step}>(tile, tile.segment[{i}], begin, end, {test});"
+        )
+    return [
+        *functions,
+        f"static constexpr int num_segments = {len(plan.segments)};",
+        "static void segments(const Frame& f, int64_t tq, Range* range) {",
+        *(f"  {line}" for line in ranges),
+        "}",
+        "template <class F>",
+        "static void visit(F& flash, typename F::Tile& tile, int64_t begin, int64_t end) {",
+        *(f"  {line}" for line in visits),
+        "}",
+        "",
+    ]
+
+
+def _sink(plan: KernelPlan) -> list[str]:
+    has = _bool(plan.softmax != "plain")
+    if plan.softmax == "sink" and plan.sink is None:
+        raise ValueError("softmax 'sink' without a sink formula")
+    zero = (Instr("const", "f32", value=0.0),)
+    program = plan.sink if plan.softmax == "sink" and plan.sink is not None else zero
+    return [f"static constexpr bool has_sink = {has};", *_function("sink", ("q",), program, plan, "f")]
+
+
+# -- small texts
+
+
+def _status(plan: KernelPlan) -> str:
+    """What each status code means for this plan."""
+    sides = [f"{s.dtype} of rank {s.rank}" for s in plan.sides]
+    texts = {
+        0: "done",
+        **{
+            1 + i: f"operand {name}: rank or dtype is not the plan's {dtype}[{', '.join(axes)}]"
+            for i, (name, dtype, axes) in enumerate(
+                (
+                    ("q", plan.dtypes[0], plan.q_axes),
+                    ("k", plan.dtypes[1], plan.k_axes),
+                    ("v", plan.dtypes[2], plan.v_axes),
+                    ("out", plan.dtypes[3], plan.out_axes),
+                    ("lse", "f32", tuple(a for a in plan.out_axes if a != "e")),
+                )
+            )
+        },
+        6: f"side operands: expected {len(plan.sides)}: {', '.join(sides) or 'none'}",
+        7: f"sizes: expected {len(plan.sizes)}: {', '.join(plan.sizes) or 'none'}",
+        8: "a length or size is 2^30 or more",
+        9: "out of memory",
+    }
+    static = {"d": plan.head_dim, "e": plan.value_dim}
+    for i, axis in enumerate((*plan.outer, "q", "k", "d", "e")):
+        compiled = f", or differ from the compiled {static[axis]}" if static.get(axis) is not None else ""
+        texts[_FIRST_AXIS_STATUS + i] = f"operands disagree on the length of axis {axis}{compiled}"
+    cases = [f'    case {code}: return "{text}";' for code, text in texts.items()]
+    head = ["const char* attnc_status(int32_t code) {", "  switch (code) {"]
+    return "\n".join([*head, *cases, '    default: return "unknown status";', "  }", "}", ""])
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _dim(value: int | None) -> str:
+    return "-1" if value is None else str(value)
