@@ -1,0 +1,1 @@
+"""Frontends: a program from outside becomes an :class:`attnc.ir.graph.Graph`."""

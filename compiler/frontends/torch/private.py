@@ -1,0 +1,157 @@
+"""Every private or half-public torch API the product uses, in one place.
+
+They exist under these names in torch 2.11 to 2.14; each has a test. Nothing here holds logic of ours beyond the
+smallest adapter, so a torch release that moves one of them is a change to this file only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sympy
+import torch
+from torch._dynamo.exc import RestartAnalysis
+from torch._functorch.aot_autograd import aot_export_module
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch._inductor.compile_fx import compile_fx
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.node import has_side_effect
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+__all__ = [
+    "FakeTensor",
+    "FakeTensorMode",
+    "RestartAnalysis",
+    "ShapeEnv",
+    "aot_export",
+    "dim_names",
+    "enter_autocast",
+    "exit_autocast",
+    "fake_mode_of",
+    "has_side_effect",
+    "hop_name",
+    "inductor",
+    "int_bounds",
+    "is_functorch_call",
+    "is_traceable_wrapper_subclass",
+    "placeholder_source",
+    "preserve_version",
+    "quiet_guards",
+    "real_dtype_conversion",
+    "set_grad_enabled",
+    "symint_expr",
+    "tag_activation_checkpoint",
+]
+
+enter_autocast: Callable[..., Any] = _enter_autocast
+exit_autocast: Callable[..., Any] = _exit_autocast
+set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
+
+FUNCTORCH_CALLS = (
+    "_vmap_",
+    "_grad_increment",
+    "_grad_decrement",
+    "_jvp_",
+    "_add_batch_dim",
+    "_remove_batch_dim",
+    "_make_dual",
+)
+
+
+def aot_export(
+    gm: torch.fx.GraphModule,
+    args: Sequence[Any],
+    decompositions: dict[Any, Callable[..., Any]] | None = None,
+) -> tuple[torch.fx.GraphModule, Any]:
+    """Functional ATen before dispatch, and torch's GraphSignature. Raises whatever tracing raises."""
+    return aot_export_module(gm, list(args), trace_joint=False, pre_dispatch=True, decompositions=decompositions)  # type: ignore[return-value]
+
+
+def symint_expr(value: torch.SymInt) -> sympy.Expr:
+    """The symbolic value, known equalities applied (torch's own sympy functions inside)."""
+    return sympy.sympify(value.node.expr)
+
+
+def int_bounds(env: ShapeEnv, symbol: sympy.Symbol) -> tuple[int | None, int | None]:
+    """Inclusive bounds torch knows for a symbol; None where there is none."""
+    interval = env.var_to_range.get(symbol)
+    if interval is None:
+        return None, None
+    return _finite(interval.lower), _finite(interval.upper)
+
+
+def _finite(bound: Any) -> int | None:
+    return int(bound) if isinstance(bound, sympy.Integer | int) and abs(int(bound)) < 2**62 else None
+
+
+def dim_names(env: ShapeEnv) -> dict[str, str]:
+    """Symbol name → the name of the ``torch.export.Dim`` the user gave that dimension; symbols that stand for another are out."""
+    names = {}
+    for symbol, sources in getattr(env, "var_to_sources", {}).items():
+        if symbol in env.replacements:
+            continue
+        for source in sources:
+            label = getattr(source, "name", "")
+            debug = env.source_name_to_debug_name.get(label() if callable(label) else label)
+            if debug is not None:
+                names[str(symbol)] = debug
+    return names
+
+
+def fake_mode_of(values: Any) -> FakeTensorMode | None:
+    """The fake mode of the first fake tensor in a nested argument, or None."""
+    for leaf in torch.utils._pytree.tree_leaves(values):
+        if isinstance(leaf, FakeTensor):
+            return leaf.fake_mode
+    return None
+
+
+@contextmanager
+def quiet_guards(mode: FakeTensorMode) -> Iterator[None]:
+    """Run on fake tensors without adding guards: what is run is traced again by the host, which adds its own."""
+    env = mode.shape_env
+    if env is None:
+        yield
+    else:
+        with env.suppress_guards(), env.ignore_fresh_unbacked_symbols():
+            yield
+
+
+def placeholder_source(node: torch.fx.Node) -> str:
+    """Where Dynamo read a placeholder from, such as ``L['self']._buffers['mask']``; empty when unknown."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+def hop_name(target: HigherOrderOperator) -> str:
+    """The name of a higher-order op, such as ``cond``."""
+    return str(target.name())  # type: ignore[no-untyped-call]
+
+
+def inductor(gm: torch.fx.GraphModule, args: Sequence[Any]) -> Callable[..., Any]:
+    """Inductor's callable of a graph: AOTAutograd and all. Raises whatever compiling raises."""
+    compiled = compile_fx(gm, list(args))
+    assert callable(compiled)
+    return compiled
+
+
+def preserve_version(tensor: torch.Tensor) -> Any:
+    """A context in which writes to ``tensor`` leave its version counter as it was."""
+    return _unsafe_preserve_version_counter(tensor)
+
+
+def is_functorch_call(target: Any) -> bool:
+    """True for the calls vmap, grad and jvp leave in a Dynamo graph."""
+    return "functorch" in (getattr(target, "__module__", "") or "") and target.__name__.startswith(FUNCTORCH_CALLS)
+
+
+def real_dtype_conversion() -> Any:
+    """The op autocast inserts for each argument it converts."""
+    return torch.ops.aten._to_copy.default
