@@ -1,0 +1,39 @@
+"""Writes docs/codes.md from the registered codes: ``python -m attnc.compiler.codedoc docs/codes.md``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from attnc.compiler.codes import CODES
+
+LEVELS = {
+    "fused": "Fused",
+    "left": "Attentions left to the host",
+    "other": "Softmaxes that are no attention",
+    "downgrade": "Right, but slower or heavier than it could be",
+    "host": "Whole graphs left to the host",
+    "error": "Errors",
+}
+
+
+def document() -> str:
+    """The page, one section for each level."""
+    lines = [
+        "# Codes",
+        "",
+        "Every softmax a report lists carries one of these codes, and so does every fall-back. Codes are stable: scripts may",
+        "test for them. This page is generated from `compiler/codes.py`.",
+    ]
+    for level, title in LEVELS.items():
+        lines += ["", f"## {title}", "", "| code | says | because | what to do |", "|---|---|---|---|"]
+        lines += [
+            f"| `{name}` | {code.text} | {code.cause} | {code.remedy} |"
+            for name, code in sorted(CODES.items())
+            if code.level == level
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(document(), encoding="utf-8")

@@ -1,0 +1,210 @@
+"""Every code a report can carry: what it says, why it happens and what to do. docs/codes.md is generated from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Code:
+    """One stable code. ``level``: ``left`` (an attention left to the host), ``other`` (not an attention), ``host``
+    (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``error``.
+    """
+
+    level: str
+    text: str
+    cause: str
+    remedy: str
+
+
+CODES: dict[str, Code] = {
+    "ATTNC-FUSED": Code("fused", "fused", "The attention was matched and has a kernel.", "Nothing."),
+    # -- softmaxes that are no attention -----------------------------------------------------------------------------
+    "ATTNC-NOT-ATTENTION": Code(
+        "other",
+        "a softmax that is no attention",
+        "Its input is no Q·Kᵀ, or its output never meets a V: a classifier, a router, a gate.",
+        "Nothing: the host runs it.",
+    ),
+    # -- attentions left to the host ---------------------------------------------------------------------------------
+    "ATTNC-WEIGHTS-USED": Code(
+        "left",
+        "the attention weights are read elsewhere too",
+        "A fused kernel never makes the weights; the program returns or reuses them.",
+        "Do not return them (output_attentions=False, need_weights=False).",
+    ),
+    "ATTNC-DROPOUT": Code(
+        "left",
+        "attention dropout in training mode",
+        "The kernel draws no random numbers; leaving dropout out would be silently wrong.",
+        "Set the attention dropout to 0, or call model.eval().",
+    ),
+    "ATTNC-WEIGHTS-OP": Code(
+        "left",
+        "an op on the attention weights that is not understood",
+        "Something between the softmax and P·V is not a factor, a mask, a cast or a view.",
+        "See the op named in the reason; move it before the softmax or after P·V where the mathematics allows.",
+    ),
+    "ATTNC-SCORE-OP": Code(
+        "left",
+        "an op on the scores that is not understood",
+        "Something between Q·Kᵀ and the softmax is not in the score language.",
+        "See the op named in the reason.",
+    ),
+    "ATTNC-SCORE-CONDITION": Code(
+        "left",
+        "a mask that depends on the scores",
+        "A select whose condition is computed from Q·Kᵀ itself.",
+        "Compute the mask from positions or inputs.",
+    ),
+    "ATTNC-SOFTMAX-AXIS": Code(
+        "left", "the softmax axis is not a constant", "The dimension is chosen at run time.", "Pass a constant dim."
+    ),
+    "ATTNC-CONTRACTION": Code(
+        "left",
+        "a contraction of an unsupported form",
+        "Q·Kᵀ or P·V sums over other dimensions than one, or does more than multiply and sum.",
+        "Write it as matmul, bmm or einsum over one dimension.",
+    ),
+    "ATTNC-LAYOUT": Code(
+        "left",
+        "a view that mixes axes",
+        "A reshape between Q·Kᵀ, the softmax and P·V cuts through the query, key or feature axis.",
+        "Keep query and key positions in dimensions of their own.",
+    ),
+    "ATTNC-SINGLE-KEY": Code(
+        "left", "a softmax over a single key", "The weight is always 1; there is nothing to fuse.", "Nothing."
+    ),
+    "ATTNC-EMPTY": Code("left", "an empty tensor", "A dimension has length 0.", "Nothing: the host returns zeros."),
+    "ATTNC-NOTHING-VISIBLE": Code(
+        "left", "a mask that hides everything", "No query sees any key.", "Check the mask; True means visible."
+    ),
+    "ATTNC-DTYPE": Code(
+        "left",
+        "no kernel for this dtype",
+        "Kernels take float32, bfloat16 and float16.",
+        "Cast Q, K and V to one of them.",
+    ),
+    "ATTNC-DEVICE": Code(
+        "left", "no kernel for this device", "This version has kernels for the CPU.", "Move the model to the CPU."
+    ),
+    "ATTNC-SDPA-ARGUMENT": Code(
+        "left",
+        "an SDPA argument that is not understood",
+        "An argument of scaled_dot_product_attention is known only at run time.",
+        "Pass constants for is_causal, enable_gqa and scale.",
+    ),
+    "ATTNC-PLAN": Code(
+        "left",
+        "no kernel plan",
+        "The formula has a term that kernels cannot compute.",
+        "See the reason; please report the formula.",
+    ),
+    # -- downgrades --------------------------------------------------------------------------------------------------
+    "ATTNC-TRAINING-RECOMPUTE": Code(
+        "downgrade",
+        "gradients by recomputing the attention",
+        "The forward pass is fused; the backward pass recomputes the scores with plain operators.",
+        "Nothing, or torch.no_grad() where no gradient is needed.",
+    ),
+    "ATTNC-DENSE-SIDE": Code(
+        "downgrade",
+        "a dense query × key tensor is read",
+        "A mask or bias could not be written as a formula, so the kernel loads it: O(S²) memory traffic.",
+        "Build the mask from positions, or look at the reason for the op that stopped the formula.",
+    ),
+    "ATTNC-TILE-GUARDS": Code(
+        "downgrade",
+        "tiles are tested one by one",
+        "The mask's visible tiles are not at most three runs, or isl's budget ran out.",
+        "Nothing: the result is exact.",
+    ),
+    "ATTNC-NO-COMPILER": Code(
+        "downgrade",
+        "no C++ compiler",
+        "Attention runs by chunked ATen operators.",
+        "Install g++ or clang++, or set CXX.",
+    ),
+    # -- graphs left to the host -------------------------------------------------------------------------------------
+    "ATTNC-DISABLED": Code("host", "attnc is switched off", "ATTNC_DISABLE=1 is set.", "Unset ATTNC_DISABLE."),
+    "ATTNC-HOST-AUTOGRAD-FUNCTION": Code(
+        "host",
+        "a custom autograd.Function",
+        "Its backward would be lost by tracing through it.",
+        "Use torch.library.custom_op, or compile under torch.no_grad().",
+    ),
+    "ATTNC-HOST-TENSOR-HOOK": Code(
+        "host", "a tensor hook", "Hooks cannot be traced.", "Register it outside the compiled function."
+    ),
+    "ATTNC-HOST-VMAP": Code(
+        "host", "torch.vmap inside the model", "vmap cannot be traced here.", "Write the batch dimension out."
+    ),
+    "ATTNC-HOST-HIDDEN-WRITE": Code(
+        "host",
+        "a write that a functional graph would lose",
+        "An in-place write reaches a tensor in a way that tracing does not record.",
+        "See the reason; write out of place.",
+    ),
+    "ATTNC-HOST-SIZES": Code(
+        "host",
+        "a shape that is no expression over positive sizes",
+        "A dimension has no lower bound, or uses a function sizes don't have.",
+        "Give the dimension bounds (torch.export.Dim, mark_dynamic).",
+    ),
+    "ATTNC-HOST-OVERLAPPING-WRITES": Code(
+        "host",
+        "two inputs overlap in memory and one is written",
+        "A functional graph cannot say what the other then holds.",
+        "Clone one of them.",
+    ),
+    "ATTNC-HOST-TENSOR-SUBCLASS": Code(
+        "host", "a tensor subclass among the inputs", "Only plain tensors are traced.", "Unwrap the tensor."
+    ),
+    "ATTNC-HOST-CHECKPOINT-POLICY": Code(
+        "host",
+        "checkpoint with a policy of its own",
+        "context_fn decides what is recomputed; inlining the body would lose it.",
+        "Use checkpoint without context_fn.",
+    ),
+    "ATTNC-HOST-HIGHER-ORDER-OP": Code(
+        "host",
+        "a higher-order op that isn't known to survive tracing",
+        "See the reason.",
+        "Move it out of the compiled function.",
+    ),
+    "ATTNC-HOST-FROZEN-STORAGE": Code(
+        "host",
+        "an in-place write to a dropout's result",
+        "Tracing freezes the result of a dropout in training mode.",
+        "Write to a clone, or call model.eval().",
+    ),
+    "ATTNC-HOST-MUTATION": Code(
+        "host",
+        "a write that could not be put back",
+        "A mutated input could not be matched to its new value.",
+        "Please report it.",
+    ),
+    "ATTNC-HOST-FINISH-FAILED": Code(
+        "host", "the host rejected the rewritten graph", "The error is quoted in the reason.", "Please report it."
+    ),
+    "ATTNC-HOST-EXPORT-FAILED": Code(
+        "host", "the graph could not be traced", "torch raised an error; it is quoted in the reason.", "See the reason."
+    ),
+    "ATTNC-HOST-INTERNAL": Code(
+        "host",
+        "an internal error",
+        "A pass raised an error; the original graph runs on the host.",
+        "Please report it with the dump (ATTNC_DUMP=dir).",
+    ),
+    "ATTNC-VERIFY": Code(
+        "error",
+        "a pass changed a number",
+        "verify='numeric' found a pass whose result differs beyond rounding.",
+        "Please report it with the dump (ATTNC_DUMP=dir).",
+    ),
+}
+
+
+def remedy(code: str) -> str:
+    """What to do about a code. Raises KeyError for a code that isn't registered."""
+    return CODES[code].remedy
