@@ -1,0 +1,1 @@
+"""From an attention to a kernel plan."""

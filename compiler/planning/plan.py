@@ -1,0 +1,142 @@
+"""From ``attn.attention`` to a :class:`~attnc.codegen.plan.KernelPlan`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+from attnc.codegen.plan import KernelPlan, Program, Segment, Side
+from attnc.codegen.targets import capability, tile_sizes
+from attnc.compiler.planning.lower import lower
+from attnc.compiler.planning.segments import segments
+from attnc.ir import score as sc
+from attnc.ir.attention import AttentionSpec
+from attnc.ir.mask import MaskSet
+from attnc.ir.types import Dim, TensorType
+from attnc.ir.values import Op, Value
+
+TARGET = "cpu"
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """The programs of one attention and what isl proved of its mask."""
+
+    score: Program
+    visible: Program
+    mask: Program | None
+    weight: Program | None
+    segments: tuple[Segment, ...]
+    block_m: int
+    block_n: int
+    alive: bool
+    """Every query row is proved to see a key."""
+    mask_set: MaskSet
+    note: str = ""
+    """Why tiles are not at most three runs, where they aren't."""
+
+
+def formulas(spec: AttentionSpec, lengths: dict[str, Dim]) -> Formulas:
+    """Lower the formulas of an attention. Raises ValueError for a term kernels cannot compute."""
+    order_free = dataclasses.replace(spec, out_axes=tuple(sorted(spec.out_axes)))
+    return _formulas(order_free, tuple(sorted(lengths.items())))
+
+
+@functools.lru_cache(maxsize=256)
+def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...]) -> Formulas:
+    size = dict(lengths)
+    outer = outer_axes(spec)
+    mask = MaskSet.of(spec.mask, {name: size[name] for name in (*outer, "q", "k")})
+    block_m, block_n = tile_sizes(capability(TARGET), _static(size["d"]), _static(size["e"]))
+    tiles = segments(mask, outer, block_m, block_n, size["q"], size["k"])
+    return Formulas(
+        score=lower(spec.score),
+        visible=lower(spec.visible),
+        mask=None if mask.visible_everywhere else lower(spec.mask),
+        weight=None if spec.weight is None else lower(spec.weight),
+        segments=tiles.segments,
+        block_m=block_m,
+        block_n=block_n,
+        alive=mask.rows_alive(),
+        mask_set=mask,
+        note=tiles.note,
+    )
+
+
+def plan_attention(op: Op) -> KernelPlan:
+    """The kernel plan of an ``attn.attention`` op."""
+    spec: AttentionSpec = op.attrs["spec"]
+    lengths = axis_lengths(op)
+    parts = formulas(spec, lengths)
+    types = [_type(value) for value in op.operands[:3]]
+    sides = op.args[3]
+    assert isinstance(sides, tuple)
+    side_types = [_type(value) for value in sides if isinstance(value, Value)]
+    return KernelPlan(
+        target=TARGET,
+        dtypes=(types[0].dtype.value, types[1].dtype.value, types[2].dtype.value, spec.out_dtype.value),
+        outer=outer_axes(spec),
+        q_axes=spec.q_axes,
+        k_axes=spec.k_axes,
+        v_axes=spec.v_axes,
+        out_axes=spec.out_axes,
+        sides=tuple(Side(t.dtype.value, t.rank) for t in side_types),
+        sizes=spec.sizes,
+        score=parts.score,
+        visible=parts.visible,
+        mask=parts.mask,
+        segments=parts.segments,
+        block_m=parts.block_m,
+        block_n=parts.block_n,
+        dead_rows=dead_rows(spec, parts),
+        weight=parts.weight,
+        softmax="plain",
+        head_dim=_static(lengths["d"]),
+        value_dim=_static(lengths["e"]),
+        returns_lse=spec.returns_lse,
+    )
+
+
+def dead_rows(spec: AttentionSpec, parts: Formulas) -> Literal["none", "zero", "as_written"]:
+    """How a row without a visible key is computed.
+
+    A loaded float bias may hold −inf anywhere, so a formula that loads one never proves a row alive where the source
+    guards dead rows. The fill class says the rest: −inf gives 0, a finite fill the second pass.
+    """
+    loads_bias = any(node.op == "load" for node in sc.walk(spec.score))
+    if parts.alive and not (spec.dead_rows == "zero" and loads_bias):
+        return "none"
+    return "zero" if spec.fill.value is None else "as_written"
+
+
+def outer_axes(spec: AttentionSpec) -> tuple[str, ...]:
+    """The outer axes in loop order: those of q as they stand, then any only K, V or the result has."""
+    named = (*spec.q_axes, *spec.k_axes, *spec.v_axes, *spec.out_axes)
+    shared_last = sorted(
+        dict.fromkeys(name for name in named if name not in ("q", "k", "d", "e")),
+        key=lambda name: name not in spec.k_axes,
+    )
+    return tuple(shared_last)
+
+
+def axis_lengths(op: Op) -> dict[str, Dim]:
+    """The length of every axis of an attention, from its operands' types."""
+    spec: AttentionSpec = op.attrs["spec"]
+    lengths: dict[str, Dim] = {}
+    for axes, value in zip((spec.q_axes, spec.k_axes, spec.v_axes), op.operands[:3], strict=True):
+        for name, length in zip(axes, _type(value).shape, strict=True):
+            lengths.setdefault(name, length)
+    for name, length in zip(spec.out_axes, _type(op.results[0]).shape, strict=True):
+        lengths.setdefault(name, length)
+    return lengths
+
+
+def _type(value: Value) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def _static(length: Dim) -> int | None:
+    return length if isinstance(length, int) else None
