@@ -1,0 +1,1 @@
+"""From a softmax to an attention: peel, contraction, certificate."""

@@ -1,0 +1,186 @@
+"""From a match to ``attn.attention``: the attributes, the operand views and the result view."""
+
+from __future__ import annotations
+
+import sympy
+
+from attnc.compiler.fuse.axes import equal
+from attnc.compiler.fuse.layout import PERMUTES, permutation, tensor_type
+from attnc.compiler.fuse.masking import fill_class, readable, split
+from attnc.compiler.fuse.match import Match, Operand
+from attnc.compiler.fuse.reject import Reject
+from attnc.compiler.host.sizes import materialize
+from attnc.ir import index as ix
+from attnc.ir import score as sc
+from attnc.ir.attention import AttentionSpec
+from attnc.ir.graph import Graph
+from attnc.ir.types import Dim, DType, TensorType, size
+from attnc.ir.values import Arg, Op, Value
+
+KERNEL_DTYPES = (DType.F32, DType.BF16, DType.F16)
+
+
+def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
+    """The attributes of a match and its side operands, in the order of their names. Raises Reject."""
+    _check_types(match)
+    ranges = _ranges(match)
+    masked = split(match.score)
+    mask = readable(ix.simplify(masked.mask, ranges))
+    if masked.visible is None or mask is sympy.false:
+        raise Reject("ATTNC-NOTHING-VISIBLE", "the mask hides every key from every query", match.root)
+    score, visible = sc.simplify(match.score, ranges), sc.simplify(masked.visible, ranges)
+    if not sc.uses_qk(visible):
+        raise Reject("ATTNC-NOT-ATTENTION", "the visible scores do not depend on Q·Kᵀ", match.root)
+    weight = None if match.weight is None else sc.simplify(match.weight, ranges)
+    nodes = [node for node in (score, visible, weight) if node is not None]
+    read = set().union(*(sc.side_names(n) for n in nodes), {load.name for load in ix.loads(mask)})
+    names = sorted(read, key=lambda name: int(name[1:]))
+    renamed = {old: f"t{i}" for i, old in enumerate(names)}
+    score, visible = sc.rename_loads(score, renamed), sc.rename_loads(visible, renamed)
+    weight = None if weight is None else sc.rename_loads(weight, renamed)
+    mask = sc.rename_loads(sc.index(mask, DType.B1), renamed).value if ix.loads(mask) else mask
+    sizes = set().union(*(sc.sizes_of(n) for n in nodes), ix.sizes_of(mask))
+    spec = AttentionSpec(
+        q_axes=_names(match, match.q) if match.query else ("q", *_names(match, match.q)),
+        k_axes=_names(match, match.k),
+        v_axes=_names(match, match.v),
+        out_axes=_out_names(match, wanted_order(graph, match.result)),
+        score=score,
+        visible=visible,
+        mask=mask,
+        fill=fill_class(masked.fills),
+        out_dtype=tensor_type(match.result).dtype,
+        softmax_dtype=match.softmax_dtype,
+        weight=weight,
+        dead_rows="zero" if match.zero_dead_rows else "source",
+        sizes=tuple(sorted(sizes)),
+    )
+    return spec, [match.sides[int(name[1:])] for name in names]
+
+
+def rewrite(graph: Graph, match: Match, spec: AttentionSpec, sides: list[Value]) -> Op:
+    """Insert the attention before the op it replaces and make every reader use it."""
+    before = match.result.op
+    assert before is not None
+    lengths = match.names_to_lengths()
+    q = _viewed(graph, match, match.q, spec.q_axes, before)
+    k = _viewed(graph, match, match.k, spec.k_axes, before)
+    v = _viewed(graph, match, match.v, spec.v_axes, before)
+    shape = tuple(lengths[name] for name in spec.out_axes)
+    device = tensor_type(match.result).device
+    op = graph.create(
+        "attn.attention",
+        (q, k, v, tuple(sides), tuple(materialize(graph, size(name), before) for name in spec.sizes)),
+        (TensorType(spec.out_dtype, shape, device),),
+        attrs={"spec": spec},
+        loc=match.root.loc,
+        before=before,
+        names=("attention",),
+    )
+    op.meta = dict(before.meta)
+    out = _restored(graph, op.result, match.result, before)
+    graph.replace_uses(match.result, out)
+    return op
+
+
+def _check_types(match: Match) -> None:
+    for operand in (match.q, match.k, match.v):
+        kind = tensor_type(operand.value)
+        if kind.dtype not in KERNEL_DTYPES:
+            raise Reject("ATTNC-DTYPE", f"no kernel for {kind.dtype.value}", match.root)
+        if kind.device != "cpu":
+            raise Reject("ATTNC-DEVICE", f"no kernel for device {kind.device}", match.root)
+    if tensor_type(match.result).dtype not in KERNEL_DTYPES:
+        raise Reject("ATTNC-DTYPE", f"no kernel that writes {tensor_type(match.result).dtype.value}", match.root)
+
+
+def _ranges(match: Match) -> dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]:
+    lengths = match.names_to_lengths().items()
+    return {ix.axis(name): (sympy.Integer(0), sympy.sympify(n) - 1) for name, n in lengths if name not in ("d", "e")}
+
+
+def _names(match: Match, operand: Operand) -> tuple[str, ...]:
+    return tuple(match.names[axis] for axis in operand.axes())
+
+
+def _out_names(match: Match, order: tuple[int, ...]) -> tuple[str, ...]:
+    names = [match.names[axis] for i in order for axis in match.out_coords[i]]
+    if match.query is None:
+        names.insert(names.index("e"), "q")
+    return tuple(names)
+
+
+def wanted_order(graph: Graph, value: Value) -> tuple[int, ...]:
+    """The memory order to write a value in: that of its only reader, where that permutes it, else its own."""
+    if len(value.users) == 1 and value not in graph.output_values() and value.users[0].name in PERMUTES:
+        return permutation(value.users[0], tensor_type(value).rank)
+    return memory_order(value)
+
+
+def memory_order(value: Value) -> tuple[int, ...]:
+    """The dimensions of a dense tensor from the slowest to the fastest, as its strides say; as they stand where unknown.
+
+    Strides are products of dimensions, so giving every size some value above 1 orders them.
+    """
+    kind = tensor_type(value)
+    if kind.strides is None:
+        return tuple(range(kind.rank))
+    samples = [_sample(stride) for stride in kind.strides]
+    return tuple(sorted(range(kind.rank), key=lambda i: (-samples[i], i)))
+
+
+def _sample(dim: Dim) -> int:
+    """A dimension with each size replaced by some number of at least 2, the same everywhere."""
+    if isinstance(dim, int):
+        return dim
+    symbols = sorted(dim.free_symbols, key=str)
+    return int(dim.subs({symbol: 101 + 2 * i for i, symbol in enumerate(symbols)}))
+
+
+def _restored(graph: Graph, out: Value, wanted: Value, before: Op) -> Value:
+    """The attention's result in the shape and memory order of the value it replaces: a view and a permutation."""
+    shape, order = tensor_type(wanted).shape, wanted_order(graph, wanted)
+    inner = tuple(shape[i] for i in order)
+    written = tensor_type(out).shape
+    if len(written) != len(inner) or not all(map(equal, written, inner)):
+        out = _view(graph, out, inner, before)
+    if order == tuple(range(len(order))):
+        return out
+    back = tuple(order.index(i) for i in range(len(order)))
+    kind = tensor_type(wanted)
+    op = graph.create(
+        "aten.permute.default",
+        (out, back),
+        (TensorType(kind.dtype, shape, kind.device, kind.strides),),
+        loc=before.loc,
+        before=before,
+    )
+    return op.result
+
+
+def _viewed(graph: Graph, match: Match, operand: Operand, axes: tuple[str, ...], before: Op) -> Value:
+    """The operand with one dimension for each axis: splits of dimensions, which any strides allow."""
+    shape = tensor_type(operand.value).shape
+    lengths = match.names_to_lengths()
+    wanted = tuple(lengths[name] for name in axes)
+    if len(shape) == len(wanted) and all(len(dim) == 1 for dim in operand.coords):
+        return operand.value
+    return _view(graph, operand.value, wanted, before)
+
+
+def _view(graph: Graph, value: Value, shape: tuple[Dim, ...], before: Op) -> Value:
+    """``aten.view`` to a shape of the same elements; one symbolic length is left for the view to infer."""
+    symbolic = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+    sizes: tuple[Arg, ...] = tuple(
+        -1 if symbolic == [i] else n if isinstance(n, int) else materialize(graph, n, before)
+        for i, n in enumerate(shape)
+    )
+    kind = tensor_type(value)
+    op = graph.create(
+        "aten.view.default",
+        (value, sizes),
+        (TensorType(kind.dtype, shape, kind.device),),
+        loc=before.loc,
+        before=before,
+    )
+    return op.result

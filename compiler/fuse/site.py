@@ -1,0 +1,158 @@
+"""Matching: from a softmax or an SDPA call to a :class:`Match`, or a Reject that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import sympy
+
+from attnc.compiler.fuse.axes import Axis, Coords, LayoutError, is_one, resolve
+from attnc.compiler.fuse.builder import ScoreBuilder
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.fuse.match import Match, Operand, name_axes
+from attnc.compiler.fuse.reject import Reject
+from attnc.compiler.fuse.softmax import Weights, follow_weights, softmax_axis
+from attnc.compiler.lift.lifter import Lifter
+from attnc.ir import index as ix
+from attnc.ir.graph import Graph
+from attnc.ir.types import Dim
+from attnc.ir.values import Op, Value
+
+Attempt = Callable[[Callable[[Axis], sympy.Symbol], Lifter | None], Match]
+
+
+def settle(attempt: Attempt, axes: Iterable[Axis], lifter: Lifter) -> Match:
+    """Run a match until no view splits an axis any more: first for layouts only, then with names and formulas.
+
+    Names are given to axes that are whole; a view found late that splits one starts over. Each round splits an axis,
+    and a dimension has finitely many factors, so this ends.
+    """
+    roots = list(axes)
+
+    def count() -> int:
+        return sum(len(axis.leaves()) for axis in roots)
+
+    while True:
+        before = count()
+        draft = attempt(_temporary_names(), None)
+        if count() != before:
+            continue
+        names = draft.names
+        match = attempt(lambda axis: ix.axis(names[axis]), lifter)
+        if count() == before:
+            return match
+
+
+def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]) -> Match:
+    """The attention round a softmax. Raises Reject."""
+    shape = tensor_type(op.result).shape
+    at = softmax_axis(op)
+    check_lengths(op, shape)
+    if is_one(shape[at]):
+        raise Reject("ATTNC-SINGLE-KEY", "the softmax runs over a single key", op)
+    roots = score_axes(shape, at)
+    key = roots[at]
+    scores = op.args[0]
+
+    def attempt(symbol: Callable[[Axis], sympy.Symbol], active: Lifter | None) -> Match:
+        coords: Coords = resolve(tuple(() if is_one(axis.length) else (axis,) for axis in roots))
+        builder = ScoreBuilder(key, symbol, active, values)
+        # Before the score: a softmax that is no attention is told apart by where its weights go.
+        weights = follow_weights(graph, op, coords, builder)
+        dtype = tensor_type(op.result).dtype
+        if not isinstance(scores, Value) or not builder.reaches_product(scores):
+            raise Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
+        score = builder.build(scores, coords, dtype)
+        if builder.product is None:
+            raise Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
+        product = builder.product
+        if depends_on(builder.sides, product.op):
+            raise Reject("ATTNC-SCORE-CONDITION", "a mask or bias is computed from the scores themselves", op)
+        q, k = Operand(product.q, product.q_coords).peeled(), Operand(product.k, product.k_coords).peeled()
+        v, feature, out_coords = _value_operand(weights, key)
+        rows = tuple(axis for dim in resolve(coords) for axis in dim if axis is not key)
+        names = name_axes(rows, key, product.d, feature, q, k, v)
+        return Match(
+            root=op,
+            result=weights.op.result,
+            q=q,
+            k=k,
+            v=v,
+            out_coords=resolve(out_coords),
+            rows=rows,
+            key=key,
+            contracted=product.d,
+            feature=feature,
+            score=score,
+            sides=builder.sides,
+            softmax_dtype=dtype,
+            names=names,
+            weight=weights.factor,
+            zero_dead_rows=weights.zero_dead_rows,
+            steps=builder.steps,
+        )
+
+    try:
+        return settle(attempt, roots, lifter)
+    except LayoutError as error:
+        raise Reject("ATTNC-LAYOUT", str(error), op) from error
+
+
+def check_lengths(op: Op, shape: tuple[Dim, ...]) -> None:
+    """Leave empty tensors to the host. Raises Reject."""
+    if any(n == 0 for n in shape):
+        raise Reject("ATTNC-EMPTY", "a dimension of the scores has length 0", op)
+
+
+def score_axes(shape: tuple[Dim, ...], at: int) -> list[Axis]:
+    """One axis for each dimension of the scores. The first of three or more is a batch, the last two are positions."""
+    rank = len(shape)
+    hints = ["b" if i == 0 and rank > 2 else "h" for i in range(rank)]
+    return [Axis(n, hints[i], atomic=i == at) for i, n in enumerate(shape)]
+
+
+def _value_operand(weights: Weights, key: Axis) -> tuple[Operand, Axis, Coords]:
+    """V with its axes, the feature axis, and the coordinates of the contraction's result."""
+    form, op = weights.form, weights.op
+    on_left = form.left is weights.value
+    if on_left and form.right is weights.value:
+        raise Reject("ATTNC-CONTRACTION", "the weights are multiplied by themselves", op)
+    value = form.right if on_left else form.left
+    p_labels, v_labels = (form.left_labels, form.right_labels)[:: 1 if on_left else -1]
+    if form.addend is not None or form.alpha != 1:
+        raise Reject("ATTNC-CONTRACTION", f"{op.name} adds to P·V", op)
+    where = dict(zip(p_labels, weights.coords, strict=True))
+    if len(form.summed) != 1 or where[form.summed[0]] != (key,):
+        raise Reject("ATTNC-CONTRACTION", "the contraction after the softmax does not sum over the keys", op)
+    own = [name for name in v_labels if name not in where]
+    if len(own) != 1:
+        raise Reject("ATTNC-CONTRACTION", f"V has {len(own)} dimensions of its own, expected one", op)
+    shape = tensor_type(value).shape
+    feature = Axis(shape[v_labels.index(own[0])], "e", atomic=True)
+    where[own[0]] = (feature,)
+    coords = tuple(
+        where[name] if name == own[0] or not is_one(n) else () for name, n in zip(v_labels, shape, strict=True)
+    )
+    for name, n in zip(v_labels, shape, strict=True):
+        if not is_one(n) and not where[name]:
+            raise Reject("ATTNC-CONTRACTION", "V has a batch dimension that the weights lack", op)
+    return Operand(value, coords).peeled(), feature, tuple(where[name] for name in form.result_labels)
+
+
+def depends_on(values: Iterable[Value], source: Op) -> bool:
+    """Whether any of the values is computed from ``source``."""
+    seen: set[Op] = set()
+    stack = [value.op for value in values]
+    while stack:
+        op = stack.pop()
+        if op is source:
+            return True
+        if op is not None and op not in seen:
+            seen.add(op)
+            stack.extend(operand.op for operand in op.operands)
+    return False
+
+
+def _temporary_names() -> Callable[[Axis], sympy.Symbol]:
+    names: dict[Axis, sympy.Symbol] = {}
+    return lambda axis: names.setdefault(axis, ix.axis(f"_{len(names)}"))

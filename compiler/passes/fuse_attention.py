@@ -1,0 +1,66 @@
+"""Replace every attention by ``attn.attention``, and say of every softmax that stays why it stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnc.compiler.fuse.match import Match
+from attnc.compiler.fuse.reject import Reject
+from attnc.compiler.fuse.rewrite import rewrite, specify
+from attnc.compiler.fuse.sdpa import SDPA, match_sdpa
+from attnc.compiler.fuse.site import match_softmax
+from attnc.compiler.fuse.softmax import SOFTMAXES
+from attnc.compiler.lift.lifter import Lifter
+from attnc.compiler.passes.base import Context
+from attnc.compiler.planning.describe import refused_site, site_of
+from attnc.compiler.planning.plan import formulas
+from attnc.ir.attention import AttentionSpec
+from attnc.ir.graph import Graph
+from attnc.ir.values import Op, Value
+
+
+@dataclass(frozen=True)
+class FuseAttention:
+    """Match every softmax and SDPA call first, then rewrite: formulas are computed on a graph that doesn't change.
+
+    Side conditions, each recorded in the site's certificate: every op between Q·Kᵀ, the softmax and P·V is understood;
+    the weights have no other reader; axes are traced through every view; a fill of −inf or ≤ −1e4 is a mask.
+    """
+
+    name: ClassVar[str] = "fuse-attention"
+
+    def run(self, graph: Graph, context: Context) -> bool:
+        lifter = Lifter(graph)
+        values = _values(graph)
+        matched: list[tuple[int, Match, AttentionSpec, list[Value]]] = []
+        for op in graph.ops:
+            if op.name not in SOFTMAXES and op.name != SDPA:
+                continue
+            index = len(context.sites)
+            try:
+                match, spec, sides = _match(graph, op, lifter, values)
+            except Reject as reject:
+                context.sites.append(refused_site(index, op, reject))
+            else:
+                matched.append((index, match, spec, sides))
+                context.sites.append(site_of(index, match, spec, sides, context))
+        for index, match, spec, sides in matched:
+            fused = rewrite(graph, match, spec, sides)
+            fused.meta["site"] = index
+        return bool(matched)
+
+
+def _match(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]) -> tuple[Match, AttentionSpec, list[Value]]:
+    match = match_sdpa(op, lifter, values) if op.name == SDPA else match_softmax(graph, op, lifter, values)
+    spec, sides = specify(graph, match)
+    try:
+        formulas(spec, match.names_to_lengths())
+    except ValueError as error:
+        raise Reject("ATTNC-PLAN", str(error), op) from error
+    return match, spec, sides
+
+
+def _values(graph: Graph) -> dict[str, Value]:
+    produced = (value for op in graph.ops for value in op.results)
+    return {value.name: value for value in (*graph.inputs, *produced)}
