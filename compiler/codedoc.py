@@ -22,8 +22,8 @@ def document() -> str:
     lines = [
         "# Codes",
         "",
-        "Every softmax a report lists carries one of these codes, and so does every fall-back. Codes are stable: scripts may",
-        "test for them. This page is generated from `compiler/codes.py`.",
+        "Every softmax a report lists carries one of these codes, and so does every fall-back. Codes are stable:",
+        "scripts may test for them. This page is generated from `compiler/codes.py`.",
     ]
     for level, title in LEVELS.items():
         lines += ["", f"## {title}", "", "| code | says | because | what to do |", "|---|---|---|---|"]

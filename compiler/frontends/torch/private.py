@@ -91,7 +91,7 @@ def _finite(bound: Any) -> int | None:
 
 
 def dim_names(env: ShapeEnv) -> dict[str, str]:
-    """Symbol name → the name of the ``torch.export.Dim`` the user gave that dimension; symbols that stand for another are out."""
+    """Symbol name → the name of its ``torch.export.Dim``; symbols that equal another are left out."""
     names = {}
     for symbol, sources in getattr(env, "var_to_sources", {}).items():
         if symbol in env.replacements:

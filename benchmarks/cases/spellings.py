@@ -1,0 +1,350 @@
+"""Ways in which people write attention.
+
+Each case is a plain function of q, k, v: [B, H, S, D] each, fewer heads in k and v where it says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+B, H, S, D = 2, 4, 64, 32
+SCALE = D**-0.5
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One spelling; ``kv_heads`` of ``H``; ``fuses`` says what is promised today."""
+
+    name: str
+    run: Attention
+    kv_heads: int = H
+    fuses: bool = True
+
+    def inputs(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Fresh random q, k, v."""
+        generator = torch.Generator().manual_seed(seed)
+        heads = (H, self.kv_heads, self.kv_heads)
+        q, k, v = (torch.randn(B, h, S, D, generator=generator).to(dtype) for h in heads)
+        return q, k, v
+
+
+CASES: list[Case] = []
+
+
+def case(kv_heads: int = H, fuses: bool = True) -> Callable[[Attention], Attention]:
+    """Add a function to :data:`CASES` under its own name."""
+
+    def add(run: Attention) -> Attention:
+        CASES.append(Case(run.__name__, run, kv_heads, fuses))
+        return run
+
+    return add
+
+
+def scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-2, -1)
+
+
+def lower(size: int = S) -> Tensor:
+    return torch.ones(size, size, dtype=torch.bool).tril()
+
+
+def positions() -> tuple[Tensor, Tensor]:
+    at = torch.arange(S)
+    return at[:, None], at[None, :]
+
+
+def additive(keep: Tensor, dtype: torch.dtype, fill: float = -math.inf) -> Tensor:
+    return torch.zeros(keep.shape, dtype=dtype).masked_fill(~keep, fill)
+
+
+# -- scale -----------------------------------------------------------------------------------------------------------
+
+
+@case()
+def divided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q, k) / math.sqrt(D), -1) @ v
+
+
+@case()
+def multiplied(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q, k) * SCALE, dim=3) @ v
+
+
+@case()
+def query_scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q * SCALE, k), -1) @ v
+
+
+@case()
+def both_scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    root = math.sqrt(SCALE)
+    return torch.softmax((q * root) @ (k * root).mT, -1) @ v
+
+
+@case()
+def unscaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.softmax(scores(q, k), dim=-1) @ v
+
+
+@case()
+def tensor_scale(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q, k) / torch.sqrt(torch.tensor(D, dtype=q.dtype)), -1) @ v
+
+
+# -- masks -----------------------------------------------------------------------------------------------------------
+
+
+@case()
+def additive_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q, k) * SCALE + additive(lower(), q.dtype), -1) @ v
+
+
+@case()
+def mask_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(additive(lower(), q.dtype) + scores(q, k) / math.sqrt(D), -1) @ v
+
+
+@case()
+def masked_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).softmax(-1) @ v
+
+
+@case()
+def select(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    low = torch.finfo(q.dtype).min
+    return torch.where(lower(), scores(q, k) * SCALE, low).softmax(-1) @ v
+
+
+@case()
+def window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = positions()
+    return (scores(q, k) * SCALE).masked_fill((j > i) | (i - j >= 16), -math.inf).softmax(-1) @ v
+
+
+@case()
+def documents(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = positions()
+    return (scores(q, k) * SCALE).masked_fill(i // 16 != j // 16, -math.inf).softmax(-1) @ v
+
+
+@case()
+def small_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores(q, k) * SCALE + (1 - lower().to(q.dtype)) * -10000.0, -1) @ v
+
+
+@case()
+def clamped_then_masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    low = torch.finfo(q.dtype).min
+    masked = scores(q, k) * SCALE + additive(lower(), q.dtype, low)
+    return torch.max(masked, torch.tensor(low, dtype=q.dtype)).softmax(-1) @ v
+
+
+# -- what is done to a score -----------------------------------------------------------------------------------------
+
+
+@case()
+def alibi(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = positions()
+    slopes = torch.tensor([2.0 ** (-2 * (h + 1)) for h in range(H)])
+    bias = (slopes[:, None, None] * (j - i)).to(q.dtype)
+    return (scores(q, k) * SCALE + bias).masked_fill(j > i, -math.inf).softmax(-1) @ v
+
+
+@case()
+def softcap(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (30 * torch.tanh(scores(q, k) * SCALE / 30)).masked_fill(~lower(), -math.inf).softmax(-1) @ v
+
+
+@case()
+def relative_table(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = positions()
+    table = torch.linspace(-1, 1, 2 * S - 1)[:, None] * torch.arange(1, H + 1)
+    return (scores(q, k) + table[j - i + S - 1].permute(2, 0, 1).to(q.dtype)).softmax(-1) @ v
+
+
+@case()
+def clamped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q, k) * SCALE).clamp(-10, 10).softmax(-1) @ v
+
+
+@case()
+def two_score_terms(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    relative = torch.linspace(-0.1, 0.1, S * D).view(S, D).to(q.dtype)
+    return ((scores(q, k) + q @ relative.T) * SCALE).softmax(-1) @ v
+
+
+# -- dtypes ----------------------------------------------------------------------------------------------------------
+
+
+@case()
+def float32_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.softmax(scores(q, k) * SCALE, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+@case()
+def float32_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q.float(), k.float()) * SCALE).softmax(-1).to(v.dtype) @ v
+
+
+@case()
+def finfo_mask_dropout(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    keep = additive(lower(), q.dtype, torch.finfo(q.dtype).min)[None, None]
+    weights = F.softmax(torch.matmul(q, k.transpose(2, 3)) * SCALE + keep, dim=-1, dtype=torch.float32).to(q.dtype)
+    return torch.matmul(F.dropout(weights, p=0.0, training=False), v).transpose(1, 2).contiguous()
+
+
+# -- contractions and layouts ----------------------------------------------------------------------------------------
+
+
+@case()
+def einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = torch.einsum("bhqd,bhkd->bhqk", q, k).mul(SCALE).softmax(-1)
+    return torch.einsum("bhqk,bhkd->bqhd", weights, v)
+
+
+@case()
+def batched_3d(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    flat_q, flat_k, flat_v = (x.reshape(B * H, S, D) for x in (q, k, v))
+    return torch.bmm(torch.bmm(flat_q * SCALE, flat_k.transpose(1, 2)).softmax(-1), flat_v).view(B, H, S, D)
+
+
+@case()
+def baddbmm(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    flat_q, flat_k, flat_v = (x.reshape(B * H, S, D) for x in (q, k, v))
+    base = torch.zeros(B * H, S, S, dtype=q.dtype)
+    products = torch.baddbmm(base, flat_q, flat_k.transpose(1, 2), beta=0, alpha=SCALE)
+    return torch.bmm(products.softmax(-1), flat_v).view(B, H, S, D)
+
+
+@case()
+def sequence_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    return (scores(q, k) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case()
+def scores_transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (k @ q.transpose(-2, -1) * SCALE).softmax(-2).transpose(-2, -1) @ v
+
+
+# -- heads -----------------------------------------------------------------------------------------------------------
+
+
+@case(kv_heads=2)
+def repeated_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    k, v = (x[:, :, None].expand(B, 2, 2, S, D).reshape(B, H, S, D) for x in (k, v))
+    return (scores(q, k) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case(kv_heads=2)
+def interleaved_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
+    return (scores(q, k) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case(kv_heads=2)
+def grouped_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    grouped = q.view(B, 2, 2, S, D)
+    weights = (grouped @ k[:, :, None].transpose(-2, -1) / math.sqrt(D)).softmax(-1)
+    return (weights @ v[:, :, None]).reshape(B, H, S, D)
+
+
+@case(kv_heads=1)
+def broadcast_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q, k) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case()
+def one_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q[:, :, -1:], k) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case()
+def fewer_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(q[:, :, :20], k) / math.sqrt(D)).softmax(-1) @ v
+
+
+# -- around ----------------------------------------------------------------------------------------------------------
+
+
+@case()
+def head_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    gate = torch.linspace(0, 1, H, dtype=q.dtype)[:, None, None]
+    return ((scores(q, k) / math.sqrt(D)).softmax(-1) * gate) @ v
+
+
+@case()
+def nan_guard(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).softmax(-1)
+    return torch.nan_to_num(weights) @ v
+
+
+@case()
+def normalized_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (scores(F.normalize(q, dim=-1), F.normalize(k, dim=-1)) * 10.0).softmax(-1) @ v
+
+
+@case()
+def rotated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    angles = torch.arange(S)[:, None] * 1e4 ** (-torch.arange(0, D, 2) / D)
+    cos, sin = (torch.cat((t, t), -1).to(q.dtype) for t in (angles.cos(), angles.sin()))
+
+    def turn(x: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    return (scores(turn(q), turn(k)) / math.sqrt(D)).softmax(-1) @ v
+
+
+@case()
+def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@case(kv_heads=2)
+def sdpa_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=lower(), scale=0.3, enable_gqa=True)
+
+
+# -- not fused yet ---------------------------------------------------------------------------------------------------
+
+
+@case(fuses=False)
+def manual_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k) * SCALE
+    exp = (raw - raw.amax(-1, keepdim=True)).exp()
+    return (exp / exp.sum(-1, keepdim=True)) @ v
+
+
+@case(fuses=False)
+def late_normalization(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k) * SCALE
+    exp = (raw - raw.amax(-1, keepdim=True)).exp()
+    return (exp @ v) / exp.sum(-1, keepdim=True)
+
+
+@case(fuses=False)
+def sink_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    sinks = torch.linspace(-1, 1, H, dtype=q.dtype)[None, :, None, None].expand(B, H, S, 1)
+    return torch.cat((scores(q, k) * SCALE, sinks), -1).softmax(-1)[..., :-1] @ v
+
+
+@case(fuses=False)
+def talking_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    mix = torch.eye(H, dtype=q.dtype) + 0.1
+    return torch.einsum("gh,bhqk->bgqk", mix, (scores(q, k) * SCALE).softmax(-1)) @ v
+
+
+@case(fuses=False)
+def differential(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    (q1, q2), (k1, k2) = q.chunk(2, -1), k.chunk(2, -1)
+    return ((scores(q1, k1) * SCALE).softmax(-1) - 0.5 * (scores(q2, k2) * SCALE).softmax(-1)) @ v

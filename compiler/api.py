@@ -1,0 +1,76 @@
+"""The Python API: compile or explain a model through ``torch.export``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from attnc.compiler.driver import compile_graph, compile_ir
+from attnc.compiler.host.exported import Exported, capture_exported
+from attnc.compiler.options import Options
+from attnc.compiler.report import Report, record, reports
+from attnc.ir.graph import Graph
+
+__all__ = ["Program", "compile", "explain", "reports"]
+
+
+class Program:
+    """A compiled model: call it like the model. ``graph`` is its IR, ``report`` what was done."""
+
+    def __init__(self, module: torch.fx.GraphModule, graph: Graph, report: Report, exported: Exported | None) -> None:
+        self.module = module
+        self.graph = graph
+        self.report = report
+        self._exported = exported
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on inputs of the example's structure; a graph from text takes its inputs in order, returns a tuple."""
+        if self._exported is None:
+            return self.module(*args)
+        return self._exported.call(self.module, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<attnc.Program {self.report.name}: {self.report.fused}/{self.report.total} attentions fused>"
+
+
+def compile(
+    model: torch.nn.Module | Graph,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Program:
+    """Compile a model ahead of time.
+
+    ``args``, ``kwargs``, ``dynamic_shapes`` are ``torch.export``'s; sizes not named there are fixed. The rest of the
+    model runs through ATen. A :class:`~attnc.ir.graph.Graph` is compiled as it is. Raises OptionError for an unknown
+    option and whatever ``torch.export`` raises for a model it can't export.
+    """
+    chosen = Options.make({"host": "aten", **(options or {})})
+    if isinstance(model, Graph):
+        done = compile_ir(model, chosen, name=name or model.name)
+        record(done.report)
+        return Program(done.module, done.graph, done.report, None)
+    exported = capture_exported(
+        torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)
+    )
+    done = compile_graph(exported.graph_module, chosen, name=name or type(model).__name__)
+    record(done.report)
+    return Program(exported.finished(done.module), done.graph, done.report, exported)
+
+
+def explain(
+    model: torch.nn.Module | Graph,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Report:
+    """What attnc finds in a model: the report of :func:`compile`."""
+    return compile(model, args, kwargs, dynamic_shapes=dynamic_shapes, name=name, options=options).report

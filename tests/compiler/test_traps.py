@@ -1,0 +1,32 @@
+"""What looks like attention is never rewritten into what it is not, while a twin that differs in one op fuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.cases.runs import run_function
+from benchmarks.cases.traps import PAIRS, Pair
+
+IDS = [pair.name.replace(" ", "-") for pair in PAIRS]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_trap(pair: Pair) -> None:
+    outcome = run_function(pair.trap, pair.inputs(torch.float32))
+    assert outcome.right, str(outcome)
+    assert outcome.codes == ([pair.code] if pair.code else [])
+    assert outcome.fused == int(not pair.code)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=IDS)
+def test_twin(pair: Pair) -> None:
+    outcome = run_function(pair.twin, pair.inputs(torch.float32))
+    assert outcome.right and outcome.fused == 1, str(outcome)
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if "dead" in p.name or "fills" in p.name], ids=lambda p: p.name)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+def test_dead_rows_in_half(pair: Pair, dtype: torch.dtype) -> None:
+    outcome = run_function(pair.trap, pair.inputs(dtype))
+    assert outcome.right and outcome.fused == 1, str(outcome)
