@@ -11,6 +11,8 @@ import hypothesis
 import pytest
 
 HERE = Path(__file__).parent
+STORE = pytest.StashKey[str]()
+"""The session's kernel store, in the process that made it."""
 ORDER = ("ir", "codegen", "test_", "compiler", "models", "runtime")
 """Folders and files of tests, by the start of their path: what needs no torch comes first."""
 
@@ -22,12 +24,12 @@ hypothesis.settings.load_profile("attnc")
 def pytest_configure(config: pytest.Config) -> None:
     """One empty kernel store for the session, shared by its workers, which inherit the variable."""
     if not hasattr(config, "workerinput"):
-        os.environ["ATTNC_CACHE_DIR"] = tempfile.mkdtemp(prefix="attnc-tests-")
+        config.stash[STORE] = os.environ["ATTNC_CACHE_DIR"] = tempfile.mkdtemp(prefix="attnc-tests-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ["ATTNC_CACHE_DIR"], ignore_errors=True)
+    if STORE in config.stash:
+        shutil.rmtree(config.stash[STORE], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

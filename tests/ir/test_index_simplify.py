@@ -83,6 +83,16 @@ def test_values_never_change(parts: list[sympy.Basic], conjunction: bool, s: int
     assert (before == after).all()
 
 
+def test_conditions_on_cases_stay_plain_logic() -> None:
+    inner = ix.where(q < 3, k, b)
+    expr = ix.where(inner < 3, q, k) <= 5
+    nested = sympy.Piecewise((q, inner < 3), (k, True)) <= 5  # sympy makes the condition an if-then-else
+    assert nested.has(sympy.ITE) and not expr.has(sympy.ITE)
+    env = ix.Env({"q": np.arange(8)[:, None], "k": np.arange(8)[None, :], "b": 2})
+    for form in (nested, ix.simplify(nested, {}), ix.parse(ix.show(nested), "qkb", "")):
+        assert (ix.evaluate(form, env) == ix.evaluate(expr, env)).all()
+
+
 def test_a_load_outside_its_tensor_is_clamped() -> None:
     env = ix.Env({"k": np.arange(4)}, {}, {"t": np.array([10, 20])})
     assert ix.evaluate(ix.load("t", k), env).tolist() == [10, 20, 20, 20]

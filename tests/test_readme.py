@@ -1,0 +1,64 @@
+"""README and docs promise only what is there: links, make targets, commands, names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    """Paths in code spans that start with one of our folders."""
+    spans = re.findall(r"`((?:codegen|compiler|ir|models|runtime|tests|docs|benchmarks)/[\w./-]*)`", page.read_text())
+    assert [span for span in spans if not (ROOT / span).exists()] == []
+
+
+def test_make_targets_exist() -> None:
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(re.findall(r"`make [a-z]+|^    make [a-z]+", README, re.M))))
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_commands_exist() -> None:
+    from attnc.compiler.cli.app import app
+
+    named = set(re.findall(r"^    attnc ([a-z]+)|`attnc ([a-z]+)", README, re.M))
+    registered = {c.name for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    assert {"".join(pair) for pair in named} <= registered
+
+
+def test_python_is_python_and_names_exist() -> None:
+    import attnc
+
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "attnc":
+                assert hasattr(attnc, node.attr), node.attr
+
+
+def test_codes_exist() -> None:
+    from attnc.compiler.codes import CODES
+
+    named = set(re.findall(r"ATTNC-[A-Z-]+", README))
+    assert named and named <= set(CODES)
+
+
+def test_switches_exist() -> None:
+    named = set(re.findall(r"ATTNC_[A-Z_]+", README))
+    text = (ROOT / "compiler" / "options.py").read_text(encoding="utf-8")
+    assert named and {name for name in named if name not in text} == set()
