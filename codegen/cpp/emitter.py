@@ -116,6 +116,7 @@ def _constants(plan: KernelPlan) -> list[str]:
     shared = [a in plan.k_axes or a in plan.v_axes for a in plan.outer]
     codes = [str(DTYPE_CODES[s.dtype]) for s in plan.sides]
     lse_axes = [a for a in plan.out_axes if a != "e"]
+    reads = [(side, dim, axes.index(axis)) for side, dim, axis in _reads(plan)]
     return [
         f"static constexpr uint64_t plan_digest = {plan.digest:#x}u;",
         *(f"typedef {c_type(d)} {n}_t;" for n, d in zip(("q", "k", "v", "out"), plan.dtypes, strict=True)),
@@ -131,11 +132,29 @@ def _constants(plan: KernelPlan) -> list[str]:
         f"static constexpr int num_sides = {len(plan.sides)}, num_sizes = {len(plan.sizes)};",
         f"static constexpr int32_t side_dtype[] = {{{', '.join(codes) or '-1'}}};",
         f"static constexpr int32_t side_rank[] = {{{', '.join(str(s.rank) for s in plan.sides) or '-1'}}};",
+        f"static constexpr int num_reads = {len(reads)};",
+        f"static constexpr int32_t reads[][3] = {{{', '.join(f'{{{i}, {d}, {a}}}' for i, d, a in reads) or '{0}'}}};",
         f"static constexpr int64_t head_dim = {_dim(plan.head_dim)}, value_dim = {_dim(plan.value_dim)};",
         f"static constexpr int64_t block_m = {plan.block_m}, block_n = {plan.block_n};",
         f"static constexpr bool returns_lse = {_bool(plan.returns_lse)};",
         f"static constexpr DeadRows dead_rows = {_DEAD_ROWS[plan.dead_rows]};",
     ]  # fmt: skip
+
+
+def _reads(plan: KernelPlan) -> list[tuple[int, int, str]]:
+    """(side, dimension, axis) wherever a formula reads a side operand's dimension at the position of an axis itself.
+
+    Such a dimension must be as long as the axis. Computed indices are in range for every program that is valid.
+    """
+    found = {
+        (int(instr.value), dim, str(program[arg].value))
+        for _, program in _formulas(plan)
+        for instr in program
+        if instr.op == "load" and instr.value is not None
+        for dim, arg in enumerate(instr.args)
+        if program[arg].op == "axis"
+    }
+    return sorted(found)
 
 
 def _score(plan: KernelPlan, visible: Program) -> list[str]:
@@ -262,6 +281,7 @@ def _status(plan: KernelPlan) -> str:
         7: f"sizes: expected {len(plan.sizes)}: {', '.join(plan.sizes) or 'none'}",
         8: "a length or size is 2^30 or more",
         9: "out of memory",
+        10: "a side operand is shorter than the axis that indexes it",
     }
     static = {"d": plan.head_dim, "e": plan.value_dim}
     for i, axis in enumerate((*plan.outer, "q", "k", "d", "e")):

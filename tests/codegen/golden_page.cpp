@@ -31,6 +31,8 @@ struct Page {
   static constexpr int num_sides = 2, num_sizes = 0;
   static constexpr int32_t side_dtype[] = {3, 4};
   static constexpr int32_t side_rank[] = {2, 2};
+  static constexpr int num_reads = 3;
+  static constexpr int32_t reads[][3] = {{0, 0, 1}, {1, 0, 0}, {1, 1, 3}};
   static constexpr int64_t head_dim = 64, value_dim = 64;
   static constexpr int64_t block_m = 24, block_n = 32;
   static constexpr bool returns_lse = false;
@@ -170,6 +172,7 @@ const char* attnc_status(int32_t code) {
     case 7: return "sizes: expected 0: none";
     case 8: return "a length or size is 2^30 or more";
     case 9: return "out of memory";
+    case 10: return "a side operand is shorter than the axis that indexes it";
     case 16: return "operands disagree on the length of axis b";
     case 17: return "operands disagree on the length of axis h";
     case 18: return "operands disagree on the length of axis q";

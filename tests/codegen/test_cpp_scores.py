@@ -46,6 +46,16 @@ def test_padding_and_causal(build: Build) -> None:
     check(kernel, *qkv(97, 97), side=[wide])
 
 
+def test_a_side_that_is_too_short_is_refused(build: Build) -> None:
+    """A mask shorter than the keys would be read past its end."""
+    mask = load(0, "i64", B, K).ne(0)
+    kernel = build(make_plan(mask=mask, sides=[("i64", 2)], dead_rows="zero"))
+    for side in (torch.ones(2, 32, dtype=torch.int64), torch.ones(1, 33, dtype=torch.int64)):
+        with pytest.raises(KernelError, match="a side operand is shorter than the axis that indexes it"):
+            kernel(*qkv(5, 33), side=[side])
+    check(kernel, *qkv(5, 33), side=[torch.ones(3, 40, dtype=torch.int64)])
+
+
 def test_boolean_mask_over_pairs(build: Build) -> None:
     mask = load(0, "b1", B, const(0), Q, K)
     kernel = build(make_plan(mask=mask, sides=[("b1", 4)], dead_rows="zero", returns_lse=True))

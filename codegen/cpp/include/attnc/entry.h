@@ -9,7 +9,7 @@ namespace {
 
 // Status codes; attnc_status of the page has the texts. STATUS_AXIS + i: operands disagree on the length of axis i,
 // the outer axes first, then q, k, d, e.
-enum Status { DONE, BAD_Q, BAD_K, BAD_V, BAD_OUT, BAD_LSE, BAD_SIDE, BAD_SIZES, TOO_LONG, NO_MEMORY, STATUS_AXIS = 16 };
+enum Status { DONE, BAD_Q, BAD_K, BAD_V, BAD_OUT, BAD_LSE, BAD_SIDE, BAD_SIZES, TOO_LONG, NO_MEMORY, SHORT_SIDE, STATUS_AXIS = 16 };
 
 constexpr int64_t LENGTH_LIMIT = int64_t(1) << 30;  // sums of two lengths fit in 32-bit lanes
 
@@ -60,13 +60,15 @@ int32_t bind_outputs(const attnc_args& args, Lengths<P::num_outer>& lengths, Cal
 }
 
 template <class P>
-int32_t bind_sides(const attnc_args& args, Call<P>& call) {
+int32_t bind_sides(const attnc_args& args, const Lengths<P::num_outer>& lengths, Call<P>& call) {
   if (args.num_side != P::num_sides) return BAD_SIDE;
   for (int i = 0; i < P::num_sides; i++) {
     const attnc_tensor& x = args.side[i];
     if (x.dtype != P::side_dtype[i] || x.ndim != P::side_rank[i]) return BAD_SIDE;
     call.side[i] = {x.data, x.strides};
   }
+  for (int i = 0; i < P::num_reads; i++)
+    if (args.side[P::reads[i][0]].sizes[P::reads[i][1]] < lengths.of[P::reads[i][2]]) return SHORT_SIDE;
   if (args.num_sizes != P::num_sizes) return BAD_SIZES;
   for (int i = 0; i < P::num_sizes; i++)
     if (args.sizes[i] <= -LENGTH_LIMIT || args.sizes[i] >= LENGTH_LIMIT) return TOO_LONG;
@@ -109,7 +111,7 @@ int32_t run(const attnc_args& args) {
   Lengths<P::num_outer> lengths;
   int32_t status = bind_inputs<P>(args, lengths, call);
   if (!status) status = bind_outputs<P>(args, lengths, call);
-  if (!status) status = bind_sides<P>(args, call);
+  if (!status) status = bind_sides<P>(args, lengths, call);
   if (status) return status;
   constexpr int N = P::num_outer;
   bool empty = false;
