@@ -25,9 +25,6 @@ class Options:
     verify: Literal["structure", "numeric"] | None = None
     """``structure``: verify the IR between passes; ``numeric``: also compare every pass's result on the example inputs
     and name the first pass that moved a number (ATTNC_VERIFY)."""
-    freezing: bool = False
-    """Let Inductor freeze parameters (faster linears on CPU; later weight updates are not seen). Set
-    TORCHINDUCTOR_FREEZING=1 before tracing."""
     cache_dir: str | None = None
     """The build store; default ~/.cache/attnc (ATTNC_CACHE_DIR)."""
     cxx: str | None = None

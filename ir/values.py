@@ -39,7 +39,7 @@ class Value:
 
     name: str
     type: Type
-    op: Op | None = None
+    op: Op | None = field(default=None, repr=False)
     """The producer; None for a graph input."""
     uses: list[Op] = field(default_factory=list, repr=False)
 

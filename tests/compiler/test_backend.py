@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -225,3 +228,30 @@ def test_every_code_in_the_sources_is_registered() -> None:
     for file in (ROOT / "compiler").rglob("*.py"):
         used |= set(re.findall(r'"(ATTNC-[A-Z0-9-]+)"', file.read_text(encoding="utf-8")))
     assert used == set(CODES)
+
+
+def test_without_a_compiler_attention_is_right_and_said_to_be_slow(tmp_path: Path) -> None:
+    """In a process of its own: the route to a kernel is chosen once per process."""
+    program = """
+import torch, attnc
+from attnc.compiler.report import reports
+
+def f(q, k, v):
+    return (q @ k.mT).softmax(-1) @ v
+
+x = [torch.randn(2, 3, 9, 8) for _ in range(3)]
+with torch.no_grad():
+    ours = torch.compile(f, backend=attnc.backend(host="aten"))(*x)
+torch.testing.assert_close(ours, f(*x))
+print([note.code for note in reports()[-1].notes], reports()[-1].fused)
+"""
+    environment = {
+        **os.environ,
+        "ATTNC_CACHE_DIR": str(tmp_path),
+        "CXX": str(tmp_path / "none"),
+        "PYTHONWARNINGS": "default",
+    }
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['ATTNC-NO-COMPILER'] 1"
+    assert done.stderr.count("RuntimeWarning: attnc:") == 1, done.stderr

@@ -30,7 +30,7 @@ class Recorder(torch.fx.Interpreter):
         return result
 
 
-@dataclass
+@dataclass(repr=False)
 class Lifted:
     """One output of a traced program: its formula or cases, and the numbers to compare with."""
 

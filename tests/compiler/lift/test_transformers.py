@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,7 +154,7 @@ def formula(graph: Graph, lifter: Lifter, mask: Value) -> str | None:
         (visible, kept), (_, dropped) = cases
         assert (kept, dropped) == (0.0, torch.finfo(torch.float32).min)
     padding = {v.name for v in graph.inputs if isinstance(v.type, TensorType) and v.type.dtype.value == "i64"}
-    return show(visible, lambda name: "PAD" if name in padding else name)
+    return re.sub(rf"\b({'|'.join(padding)})\[", "PAD[", show(visible))
 
 
 @pytest.mark.parametrize(
