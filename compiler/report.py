@@ -105,7 +105,7 @@ class Report:
 
     def table(self) -> Table:
         """The sites as a rich table."""
-        title = f"{self.name}: {self.fused}/{self.total} attentions fused (host {self.host})"
+        title = Text(f"{self.name}: {self.fused}/{self.total} attentions fused (host {self.host})")
         table = Table(title=title, title_justify="left", expand=False)
         for heading in ("#", "where", "kind", "mask", "tiles skip/partial/full", "result"):
             table.add_column(heading, overflow="fold")

@@ -26,6 +26,29 @@ def test_named_files_exist(page: Path) -> None:
     assert [span for span in spans if not (ROOT / span).exists()] == []
 
 
+def plain(text: str) -> list[str]:
+    """Lines of IR without source lines, strides and value names, which other releases of torch choose otherwise."""
+    text = re.sub(r"  loc\(.*|  ?strides\([^)]*\)", "", text)
+    return [line.strip() for line in re.sub(r"%\w+", "%", text).splitlines()]
+
+
+def test_before_and_after_are_what_the_compiler_writes(tmp_path: Path) -> None:
+    from attnc.compiler.cli.app import run
+
+    command = re.search(r"`attnc (compile .*) --dump-ir out`", README)
+    assert command
+    assert run([*command[1].split(), "--dump-ir", str(tmp_path / "out")]) == 0
+    first, *_, last = sorted(tmp_path.glob("out/*/*.ir"))
+    before, after = (plain(block) for block in re.findall(r"^```\n(%.*?)```", README, re.DOTALL | re.MULTILINE))
+    assert [line for line in before if line not in (*plain(first.read_text()), "…")] == []
+    assert "\n".join(after) in "\n".join(plain(last.read_text()))
+
+
+def test_the_bench_block_can_be_filled() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^<!-- bench -->\n.+^<!-- end of bench -->$", page, re.DOTALL | re.MULTILINE)) == 1
+
+
 def test_make_targets_exist() -> None:
     named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(re.findall(r"`make [a-z]+|^    make [a-z]+", README, re.M))))
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
