@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import sympy
+
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, kind_of
 from attnc.compiler.fuse.reject import Reject
+from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.cost import attention_cost
 from attnc.compiler.planning.plan import Formulas, formulas
@@ -26,13 +29,20 @@ def refused_site(index: int, op: Op, reject: Reject) -> Site:
     return Site(index, False, reject.code, str(op.loc), op.loc.code, op.loc.module, reason)
 
 
-def site_of(index: int, match: Match, spec: AttentionSpec, sides: list[Value], context: Context) -> Site:
+def site_of(
+    index: int, match: Match, spec: AttentionSpec, sides: list[Value], context: Context, lifter: Lifter
+) -> Site:
     """The site of a matched attention; tile shares, FLOPs and bytes at the lengths seen when compiling."""
     lengths = match.names_to_lengths()
     parts = formulas(spec, lengths)
     loc = match.root.loc
     names = {f"t{i}": context.user_names.get(side.name, side.name) for i, side in enumerate(sides)}
-    _note_downgrades(context, parts, spec, sides, str(loc))
+    if parts.note:
+        context.notes.append(Note("ATTNC-TILE-GUARDS", parts.note, str(loc)))
+    for side in dense_sides(spec, sides):
+        name, why = context.user_names.get(side.name, side.name), lifter.reason(side)
+        text = f"{name} is read for every query and key" + (f"; no formula: {why}" if why else "")
+        _once(context, Note("ATTNC-DENSE-SIDE", text, str(loc)))
     tiles, flops, moved = _figures(match, parts, lengths, context)
     return Site(
         index=index,
@@ -73,25 +83,22 @@ def certificate(match: Match, spec: AttentionSpec) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _note_downgrades(context: Context, parts: Formulas, spec: AttentionSpec, sides: list[Value], where: str) -> None:
-    if parts.note:
-        context.notes.append(Note("ATTNC-TILE-GUARDS", parts.note, where))
-    for node in sc.walk(spec.visible):
-        if node.op == "load":
-            _note_dense(context, sides[int(node.value[0][1:])], node.value[1], where)
-    for load in ix.loads(spec.mask):
-        _note_dense(context, sides[int(load.name[1:])], load.indices, where)
+def dense_sides(spec: AttentionSpec, sides: list[Value]) -> list[Value]:
+    """The side operands with a dimension for queries and one for keys: read in full, O(S²)."""
+    reads = [node.value for node in sc.walk(spec.visible) if node.op == "load"]
+    reads += [(load.name, load.indices) for load in ix.loads(spec.mask)]
+    dense = {name for name, indices in reads if _covers_pairs(indices)}
+    return [side for i, side in enumerate(sides) if f"t{i}" in dense]
 
 
-def _note_dense(context: Context, side: Value, indices: tuple[object, ...], where: str) -> None:
-    """A side operand with a dimension for queries and one for keys is read in full."""
-    per_axis = [set(ix.axes_of(i)) for i in indices]
-    if any("q" in axes for axes in per_axis) and any("k" in axes and "q" not in axes for axes in per_axis):
-        note = Note(
-            "ATTNC-DENSE-SIDE", f"{context.user_names.get(side.name, side.name)} is read for every query and key", where
-        )
-        if note not in context.notes:
-            context.notes.append(note)
+def _covers_pairs(indices: tuple[sympy.Expr, ...]) -> bool:
+    axes = [ix.axes_of(index) for index in indices]
+    return any("q" in a for a in axes) and any("k" in a and "q" not in a for a in axes)
+
+
+def _once(context: Context, note: Note) -> None:
+    if note not in context.notes:
+        context.notes.append(note)
 
 
 def _figures(
