@@ -71,6 +71,8 @@ class _Evaluator:
             for value, condition in reversed(expr.args[:-1]):
                 result = np.where(self.value(condition), self.value(value), result)[()]
             return result
+        if isinstance(expr, sympy.ITE):
+            return np.where(*(self.value(a) for a in expr.args))[()]
         arguments = [self.value(a) for a in (sides(expr) if isinstance(expr, Relational) else expr.args)]
         return self._apply(expr, arguments)
 

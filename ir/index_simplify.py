@@ -12,7 +12,7 @@ from typing import TypeAlias
 import sympy
 from sympy.core.relational import Relational
 
-from attnc.ir.index_terms import is_size, ratio, sides, where
+from attnc.ir.index_terms import is_size, ratio, sides, split_cases, where
 
 Bound: TypeAlias = sympy.Expr | int | None
 Ranges: TypeAlias = Mapping[sympy.Symbol, tuple[Bound, Bound]]
@@ -101,6 +101,8 @@ class _Simplifier:
             for value, condition in reversed(expr.args[:-1]):
                 result = where(self.visit(condition), self.visit(value), result)
             return result
+        if isinstance(expr, sympy.ITE):
+            return self.visit(split_cases(expr))
         args = tuple(self.visit(a) for a in expr.args)
         if args != expr.args:
             expr = expr.func(*args)

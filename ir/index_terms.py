@@ -61,6 +61,7 @@ def where(condition: Any, then: Any, otherwise: Any) -> sympy.Basic:
     Piecewise is built unevaluated: sympy's evaluation solves conditions over the reals, slowly.
     """
     condition, then, otherwise = (sympy.sympify(x) for x in (condition, then, otherwise))
+    condition = split_cases(condition)
     if condition is sympy.true or then == otherwise:
         return then
     if condition is sympy.false:
@@ -69,6 +70,47 @@ def where(condition: Any, then: Any, otherwise: Any) -> sympy.Basic:
         return sympy.Or(sympy.And(condition, then), sympy.And(sympy.Not(condition), otherwise))
     rest = otherwise.args if isinstance(otherwise, sympy.Piecewise) else ((otherwise, sympy.true),)
     return sympy.Piecewise((then, condition), *rest, evaluate=False)
+
+
+def split_cases(condition: sympy.Basic, evaluate: bool = True) -> sympy.Basic:
+    """The condition with each ``where`` inside comparisons turned into logic: p(where(c, a, b)) is c∧p(a) ∨ ¬c∧p(b).
+
+    ``evaluate``: whether sympy may simplify the parts. Raises ValueError for a Piecewise without a last resort.
+    """
+    if not condition.has(sympy.Piecewise, sympy.ITE):
+        return condition
+    if isinstance(condition, Relational):
+        case = next(e for e in sympy.postorder_traversal(condition) if isinstance(e, sympy.Piecewise))
+        test, *values = _first_case(case)
+        then, otherwise = (_replaced(condition, case, value, evaluate) for value in values)
+    elif isinstance(condition, sympy.ITE):
+        test, then, otherwise = condition.args
+    else:
+        return condition.func(*(split_cases(a, evaluate) for a in condition.args), evaluate=evaluate)
+    test, then, otherwise = (split_cases(c, evaluate) for c in (test, then, otherwise))
+    opposite = sympy.Not(test, evaluate=evaluate)
+    both = (sympy.And(*pair, evaluate=evaluate) for pair in ((test, then), (opposite, otherwise)))
+    return sympy.Or(*both, evaluate=evaluate)
+
+
+def _first_case(case: sympy.Piecewise) -> tuple[sympy.Basic, sympy.Basic, sympy.Basic]:
+    """Condition of the first branch, its value, and the rest."""
+    (value, test), *rest = case.args
+    if not rest or rest[-1][1] != sympy.true:
+        raise ValueError(f"{case} has no value where no condition holds")
+    return test, value, rest[0][0] if len(rest) == 1 else sympy.Piecewise(*rest, evaluate=False)
+
+
+def _replaced(expr: sympy.Basic, old: sympy.Basic, new: sympy.Basic, evaluate: bool) -> sympy.Basic:
+    """``expr`` with ``new`` for ``old``; comparisons and extremes are rebuilt unevaluated where asked."""
+    if expr == old:
+        return new
+    if not expr.args or not expr.has(old):
+        return expr
+    args = (_replaced(a, old, new, evaluate) for a in expr.args)
+    if isinstance(expr, Relational | sympy.Min | sympy.Max):
+        return expr.func(*args, evaluate=evaluate)
+    return expr.func(*args)
 
 
 def ratio(value: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
@@ -83,9 +125,10 @@ def ratio(value: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
 
 def sides(relation: Relational) -> tuple[sympy.Expr, sympy.Expr]:
     """Both sides of a comparison, made whole where sympy left fractions (it turns ⌊k/4⌋ ≥ 1 into k/4 ≥ 1)."""
-    (left, under_left), (right, under_right) = (ratio(side) for side in relation.args)
+    lhs, rhs = relation.args
+    (left, under_left), (right, under_right) = ratio(lhs), ratio(rhs)
     if under_left == under_right == 1 or not (under_left.is_Integer and under_right.is_Integer):
-        return relation.args
+        return lhs, rhs
     factor = sympy.Integer(math.lcm(int(under_left), int(under_right)))
     return sympy.expand(left * (factor / under_left)), sympy.expand(right * (factor / under_right))
 

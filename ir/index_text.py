@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 import sympy
 from sympy.core.relational import Relational
 
-from attnc.ir.index_terms import Load, axis, ratio, sides, where
+from attnc.ir.index_terms import Load, axis, ratio, sides, split_cases, where
 from attnc.ir.types import size
 
 OR, AND, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(1, 8)
@@ -65,6 +65,8 @@ def shown(expr: sympy.Basic) -> tuple[str, int]:
         return " & ".join(at(c, AND + 2) for c in _ordered(expr.args)), AND
     if isinstance(expr, sympy.Or):
         return " | ".join(at(c, AND) if isinstance(c, sympy.And) else at(c, AND + 2) for c in _ordered(expr.args)), OR
+    if isinstance(expr, sympy.ITE):
+        return shown(split_cases(expr))
     if isinstance(expr, sympy.Not):
         return f"~{at(expr.args[0], ATOM)}", UNARY
     if isinstance(expr, sympy.Add):

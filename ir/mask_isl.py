@@ -13,7 +13,7 @@ import islpy as isl
 import sympy
 from sympy.core.relational import Relational
 
-from attnc.ir.index_terms import is_size, ratio, sides, where
+from attnc.ir.index_terms import is_size, ratio, sides, split_cases, where
 
 MAX_OPERATIONS = 500_000
 """isl's own count of elementary steps for one question (deterministic, unlike time): causal needs a tenth of it, chunks
@@ -83,7 +83,7 @@ class Space:
 
     def text(self, condition: sympy.Basic) -> str:
         """The isl text of a condition or an affine expression. Raises NotAffine."""
-        return _text(split_cases(condition), self.names)
+        return _text(split_cases(condition, evaluate=False), self.names)
 
     def read(self, expr: isl.AstExpr) -> Any:
         """The index expression of an isl AST expression over this space's names."""
@@ -124,37 +124,10 @@ def conjunction(*conditions: sympy.Basic) -> sympy.Basic:
 def is_affine(condition: sympy.Basic) -> bool:
     """True where the condition is a Presburger formula: floor and Mod by integers, no load, no product of symbols."""
     try:
-        _text(split_cases(condition), {s: s.name for s in condition.free_symbols})
-    except NotAffine:
+        _text(split_cases(condition, evaluate=False), {s: s.name for s in condition.free_symbols})
+    except ValueError:  # NotAffine is one
         return False
     return True
-
-
-def split_cases(condition: sympy.Basic) -> sympy.Basic:
-    """The condition with each ``where`` inside comparisons turned into logic: p(where(c, a, b)) is c∧p(a) ∨ ¬c∧p(b)."""
-    if not condition.has(sympy.Piecewise):
-        return condition
-    if not isinstance(condition, Relational):
-        return condition.func(*(split_cases(a) for a in condition.args), evaluate=False)
-    case = next(e for e in sympy.postorder_traversal(condition) if isinstance(e, sympy.Piecewise))
-    (value, test), *rest = case.args
-    if not rest or rest[-1][1] != sympy.true:
-        raise NotAffine(f"{case} has no value where no condition holds")
-    otherwise = rest[0][0] if len(rest) == 1 else sympy.Piecewise(*rest, evaluate=False)
-    then, otherwise = (split_cases(_replaced(condition, case, e)) for e in (value, otherwise))
-    test = split_cases(test)
-    return sympy.Or(conjunction(test, then), conjunction(sympy.Not(test, evaluate=False), otherwise), evaluate=False)
-
-
-def _replaced(condition: sympy.Basic, old: sympy.Basic, new: sympy.Basic) -> sympy.Basic:
-    """``condition`` with ``new`` for ``old``, rebuilt unevaluated as conditions from isl are."""
-    if condition == old:
-        return new
-    if not condition.args or not condition.has(old):
-        return condition
-    args = (_replaced(a, old, new) for a in condition.args)
-    keep = isinstance(condition, Relational | sympy.Min | sympy.Max)
-    return condition.func(*args, evaluate=False) if keep else condition.func(*args)
 
 
 _RELATIONS: Mapping[type[Relational], str] = {
