@@ -178,7 +178,8 @@ class Problem:
         mask = evaluate(plan.mask, env).expand(env.shape)
         if plan.dead_rows != "as_written":
             return visible, mask
-        alive = mask.any(-1, keepdim=True)
+        # A loaded bias may hide, by −inf, every key that the mask leaves: such a row is dead too.
+        alive = (mask & (visible != -torch.inf)).any(-1, keepdim=True)
         if bool(alive.all()):
             return visible, mask
         written = evaluate(plan.score, dataclasses.replace(env, as_written=True)).to(self.compute)

@@ -234,3 +234,15 @@ pair(
     lambda q, k, v: (q @ k.mT * SCALE).softmax(-1) @ v,
     code="ATTNC-NOT-ATTENTION",
 )
+pair(
+    "scores added to their transpose",
+    lambda q, k, v: (lambda s: (s + s.mT).softmax(-1) @ v)(q @ k.mT * SCALE),
+    lambda q, k, v: (lambda s: (s + s).softmax(-1) @ v)(q @ k.mT * SCALE),
+    code="ATTNC-CONTRACTION",
+)
+pair(
+    "NaN replaced by another number than 0",
+    lambda q, k, v: (q @ k.mT * SCALE).softmax(-1).nan_to_num(0.5) @ v,
+    lambda q, k, v: (q @ k.mT * SCALE).softmax(-1).nan_to_num(0.0) @ v,
+    code="ATTNC-WEIGHTS-OP",
+)

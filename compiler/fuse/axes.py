@@ -50,6 +50,7 @@ def equal(a: Dim, b: Dim) -> bool:
 
 
 def is_one(length: Dim) -> bool:
+    """Whether a dimension is provably of length 1."""
     return equal(length, 1)
 
 

@@ -33,14 +33,16 @@ class Product:
     k: Value
     k_coords: Coords
     d: Axis
+    coords: Coords
+    """Where the score reads the contraction's result."""
 
 
 @dataclass
 class ScoreBuilder:
     """Builds the score of one site.
 
-    ``symbol`` names an axis in formulas; ``lifter`` is None in the first, layout-only walk, which finds every split of an
-    axis before names are given.
+    ``symbol`` names an axis in formulas; ``lifter`` is None in the first, layout-only walk, which finds every split of
+    an axis before names are given.
     """
 
     key: Axis
@@ -67,6 +69,12 @@ class ScoreBuilder:
         if key not in self._memo:
             self._memo[key] = self._tensor(arg, coords)
         return self._memo[key]
+
+    def aside(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node:
+        """The node of an argument that is no part of the score: a contraction behind it stays in the graph."""
+        if isinstance(arg, Value) and self.reaches_product(arg):
+            return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
+        return self.build(arg, coords, dtype)
 
     def _tensor(self, value: Value, coords: Coords) -> sc.Node:
         if not self.reaches_product(value):
@@ -138,6 +146,8 @@ class ScoreBuilder:
     def _binary(self, op: Op, coords: Coords, dtype: DType) -> sc.Node:
         kind = pw.BINARY[op.name]
         left, right = (self.build(a, coords, dtype) for a in op.args[:2])
+        if kind == "rsub":
+            kind, left, right = "sub", right, left
         alpha = op.arg(2, "alpha", 1)
         if kind in ("add", "sub") and alpha != 1:
             right = sc.binary("mul", right, self.build(alpha, coords, dtype), dtype)
@@ -147,6 +157,8 @@ class ScoreBuilder:
         if self.product is not None and self.product.op is not op:
             self.steps.append(f"{op.name}: a second contraction, kept in the graph and loaded")
             return self._load(op.result, coords)
+        if self.product is not None and resolve(self.product.coords) != coords:
+            raise Reject("ATTNC-CONTRACTION", "the scores meet a rearranged copy of themselves", op)
         lengths_agree(form)
         if len(form.summed) != 1:
             raise Reject("ATTNC-CONTRACTION", f"{op.name} sums over {len(form.summed)} dimensions, expected one", op)
@@ -155,12 +167,13 @@ class ScoreBuilder:
         left = self._operand(form.left, form.left_labels, where, d)
         right = self._operand(form.right, form.right_labels, where, d)
         in_left, in_right = (any(self.key in dim for dim in c) for c in (left, right))
-        if in_left == in_right:
-            if self.product is None and not in_left:
-                raise Reject("ATTNC-NOT-ATTENTION", "no contraction makes the scores", op)
+        if not in_left and not in_right:
+            self.steps.append(f"{op.name}: the same for every key, kept in the graph and loaded")
+            return self._load(op.result, coords)
+        if in_left and in_right:
             raise Reject("ATTNC-CONTRACTION", "both operands of the contraction depend on the key position", op)
         q, k = ((form.right, right), (form.left, left)) if in_left else ((form.left, left), (form.right, right))
-        self.product = Product(op, q[0], q[1], k[0], k[1], d)
+        self.product = Product(op, q[0], q[1], k[0], k[1], d, coords)
         dtype = tensor_type(op.result).dtype
         node = sc.qk(dtype)
         if form.alpha != 1:
@@ -230,7 +243,7 @@ class ScoreBuilder:
         return sc.load(self._side(table), (row, *self.indices(coords[-1:])), tensor_type(value).dtype)
 
     def _entered(self, value: Value, coords: Coords) -> sc.Node | None:
-        """A dense tensor computed pointwise from smaller ones, such as slope·(k − q): computed in the kernel instead."""
+        """A dense tensor computed pointwise from smaller ones, such as slope·(k − q): the kernel computes it."""
         op = value.op
         if op is None or self.lifter is None or self._rank(coords) < 2:
             return None

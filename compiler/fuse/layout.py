@@ -17,7 +17,7 @@ from attnc.compiler.fuse.axes import (
     split,
 )
 from attnc.ir.types import Dim, TensorType
-from attnc.ir.values import Op, Value
+from attnc.ir.values import Literal, Op, Value
 
 VIEWS = frozenset(
     f"aten.{name}"
@@ -51,6 +51,18 @@ def source(op: Op) -> Value:
     return first
 
 
+def is_contiguous_copy(op: Op) -> bool:
+    """A copy that is contiguous whatever the strides of its input."""
+    if op.name not in ("aten.clone.default", "aten.contiguous.default"):
+        return False
+    wanted = (
+        op.arg(1, "memory_format", None) if op.name == "aten.contiguous.default" else op.kwargs.get("memory_format")
+    )
+    if wanted is None:
+        return op.name == "aten.contiguous.default"
+    return isinstance(wanted, Literal) and wanted.text == "contiguous_format"
+
+
 def permutation(op: Op, rank: int) -> tuple[int, ...]:
     """For each result dimension the input dimension it comes from."""
     order = list(range(rank))
@@ -71,7 +83,7 @@ def permutation(op: Op, rank: int) -> tuple[int, ...]:
 
 
 def to_input(op: Op, coords: Coords) -> tuple[Value, Coords]:
-    """The input of a layout op and its coordinates, given those of the result. Raises LayoutError where they don't match."""
+    """The input of a layout op and its coordinates, given those of the result. Raises LayoutError on a mismatch."""
     value = source(op)
     shape = tensor_type(value).shape
     if op.name in SAME:

@@ -35,6 +35,7 @@ class Masked:
 
 
 def is_fill(value: float) -> bool:
+    """Whether a constant is low enough to hide what it is put on."""
     return value <= LARGEST_FILL
 
 
@@ -51,8 +52,10 @@ def split(node: sc.Node) -> Masked:
         return Masked(inner.mask, visible, inner.fills)
     if node.op == "add":
         return _split_add(node)
-    if node.op == "max" and node.args[1].op == "const" and is_fill(float(node.args[1].value)):
-        return split(node.args[0])
+    if node.op == "max":
+        return _split_max(node)
+    if (limit := _integer_limit(node)) is not None:
+        return Masked(limit, node, frozenset((LARGEST_FILL,)))
     if node.op in ("mul", "div") and node.args[1].op == "const" and float(node.args[1].value) > 0:
         return _split_scaled(node)
     return Masked(sympy.true, node)
@@ -64,8 +67,27 @@ def fill_class(fills: frozenset[float]) -> Fill:
     return Fill(max(finite)) if finite else Fill()
 
 
+def guarded(visible: sc.Node, fill: Fill) -> sc.Node | None:
+    """The visible score with −inf for what a loaded bias put as low as the fill; None where no loaded data is added.
+
+    Such data may be a mask itself. A row where it hides all that the formula leaves visible is then found dead, and
+    computed as written; in any other row exp of what is replaced underflows to 0 anyway.
+    """
+    if fill.value is None or not _adds_data(visible):
+        return None
+    low = sc.compare("le", visible, sc.const(fill.value / 2, visible.dtype))
+    return sc.where(low, sc.const(-math.inf, visible.dtype), visible)
+
+
+def _adds_data(node: sc.Node) -> bool:
+    """Whether a loaded float is a term of the score, not just a factor on Q·Kᵀ."""
+    if node.op in ("mul", "div") and sc.uses_qk(node):
+        return any(_adds_data(a) for a in node.args if sc.uses_qk(a))
+    return node.op == "load" or any(map(_adds_data, node.args))
+
+
 def readable(mask: sympy.Basic) -> sympy.Basic:
-    """The same condition as people write it: negations pushed to the comparisons, ``k`` alone on the left where it can be."""
+    """The same condition as people write it: negations pushed to the comparisons, ``k`` alone on the left."""
     pushed = sympy.to_nnf(mask, simplify=False)
     return pushed.replace(lambda e: isinstance(e, Relational), _oriented)
 
@@ -143,6 +165,45 @@ def _split_add(node: sc.Node) -> Masked:
         if zero.op == "const" and zero.value == 0:
             return Masked(mask, sc.cast(kept, node.dtype), fills)
     return Masked(mask, sc.binary("add", left.visible, right.visible, node.dtype), fills)
+
+
+def _integer_limit(node: sc.Node) -> sympy.Basic | None:
+    """Where ``c · n``, n a loaded integer, is no fill: ``(1 - attention_mask) * -10000``. None for other nodes."""
+    factor = 1.0
+    if node.op == "mul" and node.args[1].op == "const":
+        node, factor = node.args[0], float(node.args[1].value)
+    number = _integer(node)
+    if number is None or not number.has(Load) or factor == 0 or math.isnan(factor):
+        return None
+    bound = math.ceil(LARGEST_FILL / -abs(factor))
+    return sympy.Lt(number, bound) if factor < 0 else sympy.Gt(number, -bound)
+
+
+def _integer(node: sc.Node) -> sympy.Expr | None:
+    """An integer formula behind casts and a whole constant added; rounding keeps the order of integers."""
+    if node.op == "index" and node.dtype is not DType.B1:
+        return node.value
+    if node.op == "const" and float(node.value).is_integer():
+        return sympy.Integer(int(node.value))
+    if node.op == "cast" and node.dtype.is_float:
+        return _integer(node.args[0])
+    if node.op in ("add", "sub"):
+        left, right = map(_integer, node.args)
+        if left is None or right is None or (left.has(Load) and right.has(Load)):
+            return None
+        return left + right if node.op == "add" else left - right
+    return None
+
+
+def _split_max(node: sc.Node) -> Masked:
+    """A fill as lower bound: lower fills become it, and so does a −inf that was loaded."""
+    bound, other = node.args if node.args[0].op == "const" else node.args[::-1]
+    if bound.op != "const" or not is_fill(float(bound.value)):
+        return Masked(sympy.true, node)
+    inner, low = split(other), float(bound.value)
+    fills = frozenset(max(fill, low) for fill in inner.fills)
+    visible = inner.visible if inner.visible is None else sc.binary("max", inner.visible, bound, node.dtype)
+    return Masked(inner.mask, visible, fills)
 
 
 def _split_scaled(node: sc.Node) -> Masked:

@@ -86,7 +86,7 @@ def _is_upcast(op: Op) -> bool:
 def name_axes(
     rows: tuple[Axis, ...], key: Axis, d: Axis, e: Axis, q: Operand, k: Operand, v: Operand
 ) -> dict[Axis, str]:
-    """Give every axis its name: ``q``, ``k``, ``d``, ``e``; ``b…`` and ``h…`` for outer axes, ``g…`` for those K lacks."""
+    """Give every axis its name: ``q``, ``k``, ``d``, ``e``; ``b…``, ``h…`` for outer axes, ``g…`` where K lacks it."""
     in_q, in_k, in_v = (set(operand.axes()) for operand in (q, k, v))
     positions = [axis for axis in rows if axis in in_q and axis not in in_k and axis not in in_v]
     names = {key: "k", d: "d", e: "e"}

@@ -13,6 +13,7 @@ BINARY = {
     for op, names in {
         "add": ("add.Tensor", "add.Scalar"),
         "sub": ("sub.Tensor", "sub.Scalar"),
+        "rsub": ("rsub.Tensor", "rsub.Scalar"),
         "mul": ("mul.Tensor", "mul.Scalar"),
         "div": ("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar"),
         "max": ("maximum.default", "max.other"),

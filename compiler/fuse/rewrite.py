@@ -5,8 +5,8 @@ from __future__ import annotations
 import sympy
 
 from attnc.compiler.fuse.axes import equal
-from attnc.compiler.fuse.layout import PERMUTES, permutation, tensor_type
-from attnc.compiler.fuse.masking import fill_class, readable, split
+from attnc.compiler.fuse.layout import PERMUTES, is_contiguous_copy, permutation, tensor_type
+from attnc.compiler.fuse.masking import fill_class, guarded, readable, split
 from attnc.compiler.fuse.match import Match, Operand
 from attnc.compiler.fuse.reject import Reject
 from attnc.compiler.host.sizes import materialize
@@ -28,7 +28,9 @@ def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
     mask = readable(ix.simplify(masked.mask, ranges))
     if masked.visible is None or mask is sympy.false:
         raise Reject("ATTNC-NOTHING-VISIBLE", "the mask hides every key from every query", match.root)
-    score, visible = sc.simplify(match.score, ranges), sc.simplify(masked.visible, ranges)
+    fill = fill_class(masked.fills)
+    masks_by_data = None if mask is sympy.true else guarded(masked.visible, fill)
+    score, visible = sc.simplify(match.score, ranges), sc.simplify(masks_by_data or masked.visible, ranges)
     if not sc.uses_qk(visible):
         raise Reject("ATTNC-NOT-ATTENTION", "the visible scores do not depend on Q·Kᵀ", match.root)
     weight = None if match.weight is None else sc.simplify(match.weight, ranges)
@@ -48,11 +50,11 @@ def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
         score=score,
         visible=visible,
         mask=mask,
-        fill=fill_class(masked.fills),
+        fill=fill,
         out_dtype=tensor_type(match.result).dtype,
         softmax_dtype=match.softmax_dtype,
         weight=weight,
-        dead_rows="zero" if match.zero_dead_rows else "source",
+        dead_rows="zero" if match.zero_dead_rows or masks_by_data else "source",
         sizes=tuple(sorted(sizes)),
     )
     return spec, [match.sides[int(name[1:])] for name in names]
@@ -111,14 +113,25 @@ def _out_names(match: Match, order: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def wanted_order(graph: Graph, value: Value) -> tuple[int, ...]:
-    """The memory order to write a value in: that of its only reader, where that permutes it, else its own."""
-    if len(value.users) == 1 and value not in graph.output_values() and value.users[0].name in PERMUTES:
-        return permutation(value.users[0], tensor_type(value).rank)
-    return memory_order(value)
+    """The memory order to write a value in: that of a contiguous copy or reshape, where nothing else reads it.
+
+    Any other reader keeps the order the program had: a view further on, or the caller, may rely on its strides.
+    """
+    order = tuple(range(tensor_type(value).rank))
+    reader = _only_reader(graph, value)
+    if reader is not None and reader.name in PERMUTES:
+        order = permutation(reader, len(order))
+        reader = _only_reader(graph, reader.result)
+    copied = reader is not None and (reader.name == "aten.reshape.default" or is_contiguous_copy(reader))
+    return order if copied else memory_order(value)
+
+
+def _only_reader(graph: Graph, value: Value) -> Op | None:
+    return value.users[0] if len(value.users) == 1 and value not in graph.output_values() else None
 
 
 def memory_order(value: Value) -> tuple[int, ...]:
-    """The dimensions of a dense tensor from the slowest to the fastest, as its strides say; as they stand where unknown.
+    """The dimensions of a dense tensor from the slowest to the fastest, as its strides say; as they are where unknown.
 
     Strides are products of dimensions, so giving every size some value above 1 orders them.
     """

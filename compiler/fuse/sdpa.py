@@ -13,7 +13,7 @@ from attnc.compiler.fuse.builder import ScoreBuilder
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, Operand, name_axes
 from attnc.compiler.fuse.reject import Reject
-from attnc.compiler.fuse.site import check_lengths, score_axes, settle
+from attnc.compiler.fuse.site import check_axes, check_lengths, score_axes, settle
 from attnc.compiler.lift.lifter import Lifter
 from attnc.ir import score as sc
 from attnc.ir.types import Dim, DType, TensorType
@@ -74,6 +74,7 @@ def match_sdpa(op: Op, lifter: Lifter, values: dict[str, Value]) -> Match:
         k_op = Operand(call.k, (*_batch(heads(batch, k), k), (key,), (contracted,))).peeled()
         v_op = Operand(call.v, (*_batch(heads(batch, v), v), (key,), (feature,))).peeled()
         rows = tuple(axis for dim in resolve(coords) for axis in dim if axis is not key)
+        check_axes(rows, op, q_op, k_op, v_op)
         return Match(
             root=op,
             result=op.result,
@@ -106,7 +107,7 @@ def _batch(batch: Coords, operand: TensorType) -> Coords:
 
 
 def _shared_heads(call: Call, roots: list[Axis]) -> Callable[[Coords, TensorType], Coords]:
-    """With ``enable_gqa``, query head h reads K/V head h // group: the head axis is split, and K and V keep its outer part."""
+    """With ``enable_gqa``, query head h reads K/V head h // group: K and V keep the outer part of the head axis."""
 
     def shared(batch: Coords, operand: TensorType) -> Coords:
         if not call.grouped or not batch or operand.rank < 3:

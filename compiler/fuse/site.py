@@ -8,6 +8,7 @@ import sympy
 
 from attnc.compiler.fuse.axes import Axis, Coords, LayoutError, is_one, resolve
 from attnc.compiler.fuse.builder import ScoreBuilder
+from attnc.compiler.fuse.contraction import lengths_agree
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, Operand, name_axes
 from attnc.compiler.fuse.reject import Reject
@@ -34,12 +35,14 @@ def settle(attempt: Attempt, axes: Iterable[Axis], lifter: Lifter) -> Match:
 
     while True:
         before = count()
-        draft = attempt(_temporary_names(), None)
-        if count() != before:
-            continue
-        names = draft.names
-        match = attempt(lambda axis: ix.axis(names[axis]), lifter)
-        if count() == before:
+        try:
+            names = attempt(_temporary_names(), None).names
+            match = attempt(_given_names(names), lifter) if count() == before else None
+        except (Reject, LayoutError):
+            if count() == before:
+                raise
+            continue  # it may have compared an axis with its parts
+        if match is not None and count() == before:
             return match
 
 
@@ -72,6 +75,7 @@ def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]
         v, feature, out_coords = _value_operand(weights, key)
         rows = tuple(axis for dim in resolve(coords) for axis in dim if axis is not key)
         names = name_axes(rows, key, product.d, feature, q, k, v)
+        check_axes(rows, op, q, k, v)
         return Match(
             root=op,
             result=weights.op.result,
@@ -115,6 +119,7 @@ def _value_operand(weights: Weights, key: Axis) -> tuple[Operand, Axis, Coords]:
     """V with its axes, the feature axis, and the coordinates of the contraction's result."""
     form, op = weights.form, weights.op
     on_left = form.left is weights.value
+    lengths_agree(form)
     if on_left and form.right is weights.value:
         raise Reject("ATTNC-CONTRACTION", "the weights are multiplied by themselves", op)
     value = form.right if on_left else form.left
@@ -139,6 +144,13 @@ def _value_operand(weights: Weights, key: Axis) -> tuple[Operand, Axis, Coords]:
     return Operand(value, coords).peeled(), feature, tuple(where[name] for name in form.result_labels)
 
 
+def check_axes(rows: tuple[Axis, ...], op: Op, *operands: Operand) -> None:
+    """Raise Reject where only a mask or bias has a batch dimension: the kernel loops over those of Q, K and V."""
+    known = {axis for operand in operands for axis in operand.axes()}
+    if any(axis not in known for axis in rows):
+        raise Reject("ATTNC-LAYOUT", "the scores have a dimension that neither Q, K nor V has", op)
+
+
 def depends_on(values: Iterable[Value], source: Op) -> bool:
     """Whether any of the values is computed from ``source``."""
     seen: set[Op] = set()
@@ -156,3 +168,9 @@ def depends_on(values: Iterable[Value], source: Op) -> bool:
 def _temporary_names() -> Callable[[Axis], sympy.Symbol]:
     names: dict[Axis, sympy.Symbol] = {}
     return lambda axis: names.setdefault(axis, ix.axis(f"_{len(names)}"))
+
+
+def _given_names(names: dict[Axis, str]) -> Callable[[Axis], sympy.Symbol]:
+    """The names of whole axes; a part of an axis split only now gets one for the rest of this round."""
+    parts: dict[Axis, sympy.Symbol] = {}
+    return lambda axis: ix.axis(names[axis]) if axis in names else parts.setdefault(axis, ix.axis(f"part{len(parts)}"))

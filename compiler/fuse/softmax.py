@@ -49,11 +49,12 @@ def follow_weights(graph: Graph, softmax: Op, coords: Coords, builder: ScoreBuil
     zero_dead = softmax.name == "aten._safe_softmax.default"
     while True:
         user, guard = _only_user(graph, value, softmax)
-        zero_dead = zero_dead or guard
         form = contraction(user)
         if form is not None:
             return Weights(user, form, value, resolve(coords), factor, zero_dead)
-        if guard or user.name == "aten.nan_to_num.default":
+        if guard or _is_nan_to_zero(user):
+            if factor is not None:
+                raise Reject("ATTNC-WEIGHTS-OP", "NaN is replaced after a factor that may have made it", user)
             zero_dead = True
         elif user.name in LAYOUT_OPS:
             coords = to_result(user, coords)
@@ -80,6 +81,11 @@ def _only_user(graph: Graph, value: Value, softmax: Op) -> tuple[Op, bool]:
         raise Reject("ATTNC-NOT-ATTENTION", "the weights never meet a contraction with V", softmax)
     where = "are an output of the graph" if escaped else f"have {len(users)} readers"
     raise Reject("ATTNC-WEIGHTS-USED", f"the attention weights {where}, so they must exist", softmax)
+
+
+def _is_nan_to_zero(op: Op) -> bool:
+    """``nan_to_num`` that puts 0 for NaN; weights hold no infinity."""
+    return op.name == "aten.nan_to_num.default" and op.arg(1, "nan") in (None, 0, 0.0)
 
 
 def _replaces_nan(user: Op, value: Value, guards: list[Op]) -> bool:
@@ -129,9 +135,9 @@ def _factor(op: Op, value: Value, coords: Coords, builder: ScoreBuilder) -> sc.N
     if kind == "mul":
         other = op.args[1] if op.args[0] is value else op.args[0]
         if other is not value:
-            return builder.build(other, coords, dtype)
+            return builder.aside(other, coords, dtype)
     if kind == "div" and op.args[0] is value and op.args[1] is not value:
-        return sc.binary("div", sc.const(1.0, dtype), builder.build(op.args[1], coords, dtype), dtype)
+        return sc.binary("div", sc.const(1.0, dtype), builder.aside(op.args[1], coords, dtype), dtype)
     one, zero = sc.const(1.0, dtype), sc.const(0.0, dtype)
     if op.name in pw.FILLS and op.args[0] is value and op.args[2] in (0, 0.0):
         return sc.where(builder.condition(op.args[1], coords), zero, one)
