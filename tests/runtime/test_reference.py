@@ -58,6 +58,15 @@ def test_padding_with_a_finite_fill_attends_everywhere_in_dead_rows() -> None:
     assert lse.shape == (0,)
 
 
+def test_a_row_whose_visible_keys_all_score_minus_infinity_is_dead() -> None:
+    """A loaded bias can hide what the mask leaves: the row is computed as written, as the kernel does."""
+    hidden = dataclasses.replace(samples.PADDED_PLAN, visible=(samples.const(-math.inf, "f32"),))
+    q, k, v = operands(hidden)
+    out, _ = attention(hidden, q, k, v, [padding()], [], dtype=F64)
+    expected, _ = attention(samples.PADDED_PLAN, q, k, v, [padding()], [], dtype=F64)
+    torch.testing.assert_close(out, expected)
+
+
 def test_padding_guarded_to_zero() -> None:
     q, k, v = operands(samples.PADDED_ZERO)
     out, lse = attention(samples.PADDED_ZERO, q, k, v, [padding()], [])
