@@ -9,6 +9,7 @@ READY := .venv/.ready
 # One thread a worker: two workers on two cores would otherwise fight over them.
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 WORKERS ?= 2
+JOBS ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -35,7 +36,7 @@ format: $(READY) ## rewrite the sources as `make check` wants them
 
 accept: $(READY) ## every promise of a stage, measured (STAGE=1); resumes where it stopped
 	@test -n "$(STAGE)" || { echo "make accept: which stage? For example: make accept STAGE=1" >&2; exit 2; }
-	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.accept --stage $(STAGE)
+	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.accept --stage $(STAGE) --jobs $(JOBS)
 
 bench: $(READY) ## speed against PyTorch's own ways to the same result
 	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.bench

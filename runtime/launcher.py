@@ -13,7 +13,7 @@ import torch
 from attnc.codegen.source import INCLUDE_DIR
 from attnc.runtime import kernels
 from attnc.runtime.abi import LAUNCHER_ABI, PlanRecord, Resolver, plan_record
-from attnc.runtime.entry import BuildSpec
+from attnc.runtime.entry import BuildSpec, Entry
 from attnc.runtime.errors import BuildError
 from attnc.runtime.toolchain import Toolchain
 
@@ -51,17 +51,22 @@ def launcher_spec(toolchain: Toolchain) -> BuildSpec:
     )
 
 
+def obtain() -> Entry:
+    """The launcher's entry in the store, built where it isn't there. Raises ToolchainMissing and BuildError."""
+    return kernels.library_entry(launcher_spec, f"launcher-{LAUNCHER_ABI}-torch{torch.__version__}")
+
+
 def load() -> ctypes.CDLL:
     """Load the launcher, which registers the CPU kernel of ``attnc::attention``; its schema must be defined.
 
     Once per process. Raises ToolchainMissing when it isn't built and can't be, BuildError when building or loading
     fails.
     """
-    entry = kernels.library_entry(launcher_spec, f"launcher-{LAUNCHER_ABI}-torch{torch.__version__}")
+    built = obtain()
     try:
-        library = ctypes.CDLL(str(entry.library))
+        library = ctypes.CDLL(str(built.library))
     except OSError as error:
-        raise BuildError(f"loading the launcher {entry.library}: {error}") from error
+        raise BuildError(f"loading the launcher {built.library}: {error}") from error
     library.attnc_register.argtypes = [ctypes.c_int64, ctypes.POINTER(PlanRecord)]
     callback = Resolver(functools.partial(_resolve, library))
     library.attnc_set_resolver(callback)

@@ -49,7 +49,8 @@ def run(*command: str, cwd: Path) -> tuple[float, str]:
     """Seconds and output of a command. Raises AssertionError with its last lines where it fails."""
     start = time.perf_counter()
     # A make inside make would inherit its flags, and the clone our virtual environment.
-    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VIRTUAL_ENV")}
+    hidden = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VIRTUAL_ENV", "OMP_NUM_THREADS")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     done = subprocess.run(
         command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

@@ -12,8 +12,10 @@ import json
 import os
 import platform
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,31 +49,45 @@ def accept(
     *,
     source: str,
     seconds: float | None = None,
+    jobs: int = 1,
     run: Run = run_shard,
     say: Say = print,
 ) -> int:
     """Run what hasn't passed yet; returns 0 where nothing failed, 1 where something did, 3 where time ran out first.
 
     ``source`` identifies the sources (:func:`source_digest`). With ``seconds``, no shard is started after that long.
-    The record is written once every shard has run.
+    ``jobs`` shards run at once; those that assert a time run last, each alone. The record is written once every shard
+    has run.
     """
     start = time.monotonic()
     done = _resume(files.state, source)
-    for check in checks:
-        for shard in check.shards:
-            key = f"{check.name}/{shard.name}"
-            if done.get(key, {}).get("passed"):
-                say(f"{key}: passed before")
-                continue
-            if seconds is not None and time.monotonic() - start > seconds:
-                say(f"{key}: not started, time is up; the same command goes on from here")
-                return 3
-            say(f"{key}: running")
-            outcome = run(shard)
+    lock = threading.Lock()
+
+    def attempt(key: str, shard: Shard) -> bool:
+        if seconds is not None and time.monotonic() - start > seconds:
+            say(f"{key}: not started, time is up; the same command goes on from here")
+            return False
+        say(f"{key}: running")
+        outcome = run(shard)
+        with lock:
             done[key] = outcome.to_dict()
             _write(files.state, {"source": source, "shards": done})
-            word = "passed" if outcome.passed else "FAILED"
-            say(f"{key}: {word} in {outcome.seconds:.0f} s\n{outcome.detail}".rstrip())
+        word = "passed" if outcome.passed else "FAILED"
+        say(f"{key}: {word} in {outcome.seconds:.0f} s\n{outcome.detail}".rstrip())
+        return True
+
+    pending: list[tuple[str, Shard]] = []
+    for key, shard in ((f"{check.name}/{shard.name}", shard) for check in checks for shard in check.shards):
+        if done.get(key, {}).get("passed"):
+            say(f"{key}: passed before")
+        else:
+            pending.append((key, shard))
+    together = [item for item in pending if not item[1].retries] if jobs > 1 else []
+    with ThreadPoolExecutor(jobs) as pool:
+        started = list(pool.map(lambda item: attempt(*item), together))
+    started += [attempt(*item) for item in pending if item not in together]
+    if not all(started):
+        return 3
     record = {"stage": stage, **surroundings(), "checks": [_verdict(check, done) for check in checks]}
     _write(files.record, record)
     return _summary(record["checks"], say)

@@ -58,14 +58,30 @@ def _once(shard: Shard, limit: float, tries: int) -> Outcome:
 
 def _command(shard: Shard, result: Path) -> list[str]:
     if shard.kind == "pytest":
-        return [sys.executable, "-m", "pytest", "-q", "-rfE", f"--junitxml={result}", *shard.target]
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rfE",
+            "--show-capture=no",
+            f"--junitxml={result}",
+            *shard.target,
+        ]
     return [sys.executable, "-m", "benchmarks.accept.shard", *shard.target, str(result)]
 
 
 def _process(command: list[str], limit: float) -> tuple[int | None, str]:
     """Exit status (None: stopped at the limit) and output. The whole process group ends with it."""
+    environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ}
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         text, _ = process.communicate(timeout=limit)

@@ -13,13 +13,16 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # runtime_samples, here and in the processes that tests start
 
-from attnc.runtime import config  # noqa: E402
+from attnc.runtime import config, launcher  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for the session, so that the launcher is built once."""
-    return tmp_path_factory.mktemp("store")
+    """One store for the session, launcher included: this process may have loaded one from another store before."""
+    store = tmp_path_factory.mktemp("store")
+    config.configure(config.Config(cache_dir=store))
+    launcher.obtain()
+    return store
 
 
 @pytest.fixture(autouse=True)

@@ -104,7 +104,7 @@ def program(steps, finish):
     return run
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     steps=st.lists(STEPS, min_size=1, max_size=6),
     finish=st.sampled_from(sorted(FINISH)),

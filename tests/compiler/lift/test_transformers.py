@@ -72,15 +72,15 @@ CAUSAL, WINDOW = "(k <= q)", "(k <= q) & (k > q - 16)"
 PAD = "(PAD[b, k] != 0)"
 
 CASES = [
-    ("llama", "eager", False, ["k <= q"]),
+    pytest.param("llama", "eager", False, ["k <= q"], marks=pytest.mark.slow),
     ("llama", "eager", True, [f"{CAUSAL} & {PAD}"]),
-    ("llama", "sdpa", True, [f"{CAUSAL} & {PAD}"]),
-    ("mistral", "eager", True, [f"{WINDOW} & {PAD}"]),
+    pytest.param("llama", "sdpa", True, [f"{CAUSAL} & {PAD}"], marks=pytest.mark.slow),
+    pytest.param("mistral", "eager", True, [f"{WINDOW} & {PAD}"], marks=pytest.mark.slow),
     ("mistral", "sdpa", False, [WINDOW]),
     ("gemma3", "eager", True, [f"{WINDOW} & {PAD}", f"{CAUSAL} & {PAD}"]),
     ("bert", "eager", True, ["PAD[b, k] != 0"]),
-    ("bert", "sdpa", True, ["PAD[b, k] != 0"]),
-    ("gpt2", "eager", True, [f"{CAUSAL} & {PAD}"]),
+    pytest.param("bert", "sdpa", True, ["PAD[b, k] != 0"], marks=pytest.mark.slow),
+    pytest.param("gpt2", "eager", True, [f"{CAUSAL} & {PAD}"], marks=pytest.mark.slow),
     ("whisper", "eager", True, [f"{CAUSAL} & {PAD}"]),
     ("t5", "eager", True, ["PAD[b, k] != 0", "k <= q", "PAD[b, k] != 0"]),
 ]
