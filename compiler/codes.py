@@ -203,8 +203,3 @@ CODES: dict[str, Code] = {
         "Please report it with the dump (ATTNC_DUMP=dir).",
     ),
 }
-
-
-def remedy(code: str) -> str:
-    """What to do about a code. Raises KeyError for a code that isn't registered."""
-    return CODES[code].remedy

@@ -21,14 +21,6 @@ from attnc.runtime import reference
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def evaluate(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The graph's outputs for ``inputs`` (one per graph input, in order).
-
-    Raises ValueError for a wrong number of inputs, LookupError for an op torch has no callable for.
-    """
-    return tuple(Interpreter(graph).run(inputs))
-
-
 class Interpreter:
     """Evaluates a graph and keeps every value it computed."""
 

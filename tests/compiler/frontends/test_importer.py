@@ -120,13 +120,13 @@ def test_literals_go_both_ways():
 def test_location_is_the_users_innermost_line():
     torch_file = torch.nn.functional.__file__
     trace = (
-        'File "/home/me/train.py", line 3, in main\n    model(x)\n'
-        'File "/home/me/model.py", line 9, in forward\n    return F.softmax(x, -1)\n'
+        'File "/app/train.py", line 3, in main\n    model(x)\n'
+        'File "/app/model.py", line 9, in forward\n    return F.softmax(x, -1)\n'
         f'File "{torch_file}", line 2142, in softmax\n    ret = input.softmax(dim)\n'
     )
     stack = {"1": ("L['self'].layers.0", object), "2": ("L['self'].layers.0.attn", object)}
     found = location({"stack_trace": trace, "nn_module_stack": stack})
-    assert (found.file, found.line, found.code) == ("/home/me/model.py", 9, "return F.softmax(x, -1)")
+    assert (found.file, found.line, found.code) == ("/app/model.py", 9, "return F.softmax(x, -1)")
     assert found.module == "layers.0.attn"
     inner = location({"stack_trace": f'File "{torch_file}", line 7, in f\n    g()\n'})
     assert (inner.file, inner.line) == (torch_file, 7)
