@@ -60,6 +60,13 @@ CODES: dict[str, Code] = {
     "ATTNC-SOFTMAX-AXIS": Code(
         "left", "the softmax axis is not a constant", "The dimension is chosen at run time.", "Pass a constant dim."
     ),
+    "ATTNC-SOFTMAX-FORM": Code(
+        "left",
+        "a softmax written out in an unknown way",
+        "Exponentials of scores are divided by a sum, but not provably by their own: something else is subtracted, added "
+        "or read on the way.",
+        "Call softmax, or divide exp(s - max(s)) by its own sum and by nothing else.",
+    ),
     "ATTNC-CONTRACTION": Code(
         "left",
         "a contraction of an unsupported form",

@@ -21,12 +21,13 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """One spelling; ``kv_heads`` of ``H``; ``fuses`` says what is promised today."""
+    """One spelling; ``kv_heads`` of ``H``."""
 
     name: str
     run: Attention
     kv_heads: int = H
-    fuses: bool = True
+    fuses: int = 1
+    """How many attentions are fused today."""
 
     def inputs(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh random q, k, v."""
@@ -39,7 +40,7 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(kv_heads: int = H, fuses: bool = True) -> Callable[[Attention], Attention]:
+def case(kv_heads: int = H, fuses: int = 1) -> Callable[[Attention], Attention]:
     """Add a function to :data:`CASES` under its own name."""
 
     def add(run: Attention) -> Attention:
@@ -315,36 +316,118 @@ def sdpa_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=lower(), scale=0.3, enable_gqa=True)
 
 
-# -- not fused yet ---------------------------------------------------------------------------------------------------
+# -- softmax written out, and sinks -----------------------------------------------------------------------------------
 
 
-@case(fuses=False)
+@case()
 def manual_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     raw = scores(q, k) * SCALE
     exp = (raw - raw.amax(-1, keepdim=True)).exp()
     return (exp / exp.sum(-1, keepdim=True)) @ v
 
 
-@case(fuses=False)
+@case()
+def manual_softmax_guarded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).float()
+    top = raw.max(-1, keepdim=True).values
+    exp = (raw - top.masked_fill(top == -math.inf, 0.0)).exp().masked_fill(~lower(), 0.0)
+    return (exp * exp.sum(-1, keepdim=True).clamp(min=1e-9).reciprocal()).to(q.dtype) @ v
+
+
+@case()
+def unshifted_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    exp = (scores(q, k).float() * SCALE).exp()
+    return (exp / exp.sum(-1).unsqueeze(-1)).to(q.dtype) @ v
+
+
+@case()
+def log_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.log_softmax(scores(q, k) * SCALE, -1).exp() @ v
+
+
+@case()
+def log_sum_exp(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k) * SCALE
+    return (raw - raw.logsumexp(-1, keepdim=True)).exp() @ v
+
+
+@case()
 def late_normalization(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     raw = scores(q, k) * SCALE
     exp = (raw - raw.amax(-1, keepdim=True)).exp()
     return (exp @ v) / exp.sum(-1, keepdim=True)
 
 
-@case(fuses=False)
+@case(kv_heads=2)
+def late_normalization_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    grouped = q.unflatten(1, (2, 2))
+    raw = torch.einsum("bhgqd,bhkd->bhgqk", grouped, k).float() * SCALE
+    exp = (raw - raw.amax(-1, keepdim=True).detach()).exp().where(lower(), 0.0)
+    product = torch.einsum("bhgqk,bhkd->bqhgd", exp.to(v.dtype), v).float()
+    return product / exp.sum(-1).permute(0, 3, 1, 2).unsqueeze(-1)
+
+
+@case()
+def subtracted_maximum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k) * SCALE
+    return (raw - raw.max(-1, keepdim=True)[0]).softmax(-1) @ v
+
+
+def sinks(dtype: torch.dtype) -> Tensor:
+    return torch.linspace(-1, 2, H).to(dtype)[None, :, None, None]
+
+
+@case()
 def sink_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    sinks = torch.linspace(-1, 1, H, dtype=q.dtype)[None, :, None, None].expand(B, H, S, 1)
-    return torch.cat((scores(q, k) * SCALE, sinks), -1).softmax(-1)[..., :-1] @ v
+    raw = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf)
+    return torch.cat((raw, sinks(q.dtype).expand(B, H, S, 1)), -1).softmax(-1)[..., :-1] @ v
 
 
-@case(fuses=False)
+@case()
+def sink_column_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = torch.cat((sinks(q.dtype).expand(B, H, S, 1), scores(q, k) * SCALE), -1)
+    raw = raw - raw.max(-1, keepdim=True).values
+    return F.dropout(raw.softmax(-1, dtype=torch.float32).to(q.dtype)[..., 1:], 0.0, False) @ v
+
+
+@case()
+def sink_in_the_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k) * SCALE
+    top = raw.amax(-1, keepdim=True)
+    exp = (raw - top).exp()
+    return (exp / (exp.sum(-1, keepdim=True) + (sinks(q.dtype) - top).exp())) @ v
+
+
+@case()
+def zero_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = (scores(q, k) * SCALE).masked_fill(~lower().flip(0), -math.inf)
+    return F.pad(raw, (1, 0)).softmax(-1)[..., 1:] @ v
+
+
+@case()
+def softmax_plus_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    raw = scores(q, k).float() * SCALE
+    top = raw.amax(-1, keepdim=True)
+    exp = (raw - top).exp()
+    return ((exp @ v.float()) / (exp.sum(-1, keepdim=True) + (-top).exp())).to(q.dtype)
+
+
+@case()
+def unshifted_plus_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    exp = (scores(q, k).float() * SCALE).exp()
+    return (exp / (1 + exp.sum(-1, keepdim=True))).to(q.dtype) @ v
+
+
+# -- not fused yet ---------------------------------------------------------------------------------------------------
+
+
+@case(fuses=0)
 def talking_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     mix = torch.eye(H, dtype=q.dtype) + 0.1
     return torch.einsum("gh,bhqk->bgqk", mix, (scores(q, k) * SCALE).softmax(-1)) @ v
 
 
-@case(fuses=False)
+@case(fuses=2)
 def differential(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     (q1, q2), (k1, k2) = q.chunk(2, -1), k.chunk(2, -1)
     return ((scores(q1, k1) * SCALE).softmax(-1) - 0.5 * (scores(q2, k2) * SCALE).softmax(-1)) @ v

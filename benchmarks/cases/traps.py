@@ -246,3 +246,85 @@ pair(
     lambda q, k, v: (q @ k.mT * SCALE).softmax(-1).nan_to_num(0.0) @ v,
     code="ATTNC-WEIGHTS-OP",
 )
+
+
+# -- softmax written out, and sinks -----------------------------------------------------------------------------------
+
+
+def exponentials(q: Tensor, k: Tensor) -> Tensor:
+    raw = q @ k.mT * SCALE
+    return (raw - raw.amax(-1, keepdim=True)).exp()
+
+
+def summed(e: Tensor) -> tuple[Tensor, Tensor]:
+    return e, e.sum(-1, keepdim=True)
+
+
+pair(
+    "sum over the keys broadcast over the queries",
+    lambda q, k, v: (lambda e: (e / e.sum(-1)) @ v[0, 0])(exponentials(q[0, 0], k[0, 0])),
+    lambda q, k, v: (lambda e: (e / e.sum(-1, keepdim=True)) @ v[0, 0])(exponentials(q[0, 0], k[0, 0])),
+    code="ATTNC-SOFTMAX-FORM",
+)
+pair(
+    "exponentials summed over the queries",
+    lambda q, k, v: (lambda e: (e / e.sum(-2, keepdim=True)) @ v)(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e / e.sum(-1, keepdim=True)) @ v)(exponentials(q, k)),
+    code="ATTNC-SCORE-CONDITION",
+)
+pair(
+    "a large number in the denominator",
+    lambda q, k, v: (lambda e: (e / (e.sum(-1, keepdim=True) + 1e-2)) @ v)(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e / (e.sum(-1, keepdim=True) + 1e-12)) @ v)(exponentials(q, k)),
+    code="ATTNC-SOFTMAX-FORM",
+)
+pair(
+    "the sum clamped above 1",
+    lambda q, k, v: (lambda e: (e / e.sum(-1, keepdim=True).clamp(min=3.0)) @ v)(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e / e.sum(-1, keepdim=True).clamp(min=0.5)) @ v)(exponentials(q, k)),
+    code="ATTNC-SOFTMAX-FORM",
+)
+pair(
+    "product divided by another row's sum",
+    lambda q, k, v: (lambda e: (e @ v) / e.sum(-1).mT[..., None])(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e @ v) / e.sum(-1)[..., None])(exponentials(q, k)),
+    square,
+    code="ATTNC-SOFTMAX-FORM",
+)
+pair(
+    "product divided along the features",
+    lambda q, k, v: (lambda e: (e @ v[..., :S]) / e.sum(-1)[:, :, None])(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e @ v[..., :S]) / e.sum(-1)[:, :, :, None])(exponentials(q, k)),
+    code="ATTNC-SOFTMAX-FORM",
+)
+pair(
+    "the sum read elsewhere too",
+    lambda q, k, v: (lambda e, z: ((e @ v) / z, z.log()))(*summed(exponentials(q, k))),
+    lambda q, k, v: (lambda e, z: ((e @ v) / z, q.cos()))(*summed(exponentials(q, k))),
+    code="ATTNC-SOFTMAX-FORM",
+)
+
+
+def columns(q: Tensor, k: Tensor) -> Tensor:
+    sink = torch.linspace(0, 3, H).to(q.dtype)[None, :, None, None].expand(B, H, S, 1)
+    return torch.cat((q @ k.mT * SCALE, sink), -1).softmax(-1)
+
+
+pair(
+    "the wrong column dropped",
+    lambda q, k, v: columns(q, k)[..., 1:] @ v,
+    lambda q, k, v: columns(q, k)[..., :-1] @ v,
+    code="ATTNC-WEIGHTS-OP",
+)
+pair(
+    "the sink column kept, for a value of its own",
+    lambda q, k, v: columns(q, k) @ torch.cat((v, v[:, :, :1]), -2),
+    lambda q, k, v: columns(q, k)[..., :S] @ v,
+    code="ATTNC-SCORE-OP",
+)
+pair(
+    "one added to the shifted sum",
+    lambda q, k, v: (lambda e: (e / (e.sum(-1, keepdim=True) + 1)) @ v)(exponentials(q, k)),
+    lambda q, k, v: (lambda e: (e / (e.sum(-1, keepdim=True) + 1)) @ v)((q @ k.mT * SCALE).exp()),
+    code="ATTNC-SOFTMAX-FORM",
+)

@@ -6,7 +6,8 @@ say what it is) or a load of a side operand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import sympy
@@ -15,11 +16,12 @@ from attnc.compiler.fuse import pointwise as pw
 from attnc.compiler.fuse.axes import Axis, Coords, LayoutError, broadcast, resolve
 from attnc.compiler.fuse.contraction import Contraction, contraction, lengths_agree
 from attnc.compiler.fuse.layout import LAYOUT_OPS, tensor_type, to_input
+from attnc.compiler.fuse.reach import Reach
 from attnc.compiler.fuse.reject import Reject
 from attnc.compiler.lift.lifter import Lifter
 from attnc.ir import score as sc
 from attnc.ir.index import Load
-from attnc.ir.types import DType, ScalarType, TensorType
+from attnc.ir.types import DType, ScalarType
 from attnc.ir.values import Arg, Op, Value
 
 
@@ -49,12 +51,12 @@ class ScoreBuilder:
     symbol: Callable[[Axis], sympy.Symbol]
     lifter: Lifter | None
     values: dict[str, Value]
+    reaches: Reach = field(default_factory=Reach)
     product: Product | None = None
     sides: list[Value] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     contracted: dict[Op, Axis] = field(default_factory=dict)
     _memo: dict[tuple[Value, Coords], sc.Node] = field(default_factory=dict)
-    _reaches: dict[Value, bool] = field(default_factory=dict)
 
     def build(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node:
         """The node of an argument: a number (of ``dtype``), or a tensor read at ``coords``."""
@@ -72,12 +74,20 @@ class ScoreBuilder:
 
     def aside(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node:
         """The node of an argument that is no part of the score: a contraction behind it stays in the graph."""
-        if isinstance(arg, Value) and self.reaches_product(arg):
+        if isinstance(arg, Value) and self.reaches(arg):
             return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
         return self.build(arg, coords, dtype)
 
+    def hidden(self, score: sc.Node, masks: Iterable[tuple[Value, bool]], coords: Coords) -> sc.Node:
+        """The score with −inf wherever a mask (value, where it hides) hides the pair."""
+        blocked = sc.const(-math.inf, score.dtype)
+        for value, hides in masks:
+            condition = self.condition(value, coords)
+            score = sc.where(condition, blocked, score) if hides else sc.where(condition, score, blocked)
+        return score
+
     def _tensor(self, value: Value, coords: Coords) -> sc.Node:
-        if not self.reaches_product(value):
+        if not self.reaches(value):
             return self._leaf(value, coords)
         op = value.op
         assert op is not None  # only a produced value reaches a contraction
@@ -85,30 +95,6 @@ class ScoreBuilder:
         if form is not None:
             return self._contract(op, form, coords)
         return self._pointwise(op, coords)
-
-    def reaches_product(self, value: Value) -> bool:
-        """Whether a contraction lies behind ``value`` through pointwise and layout ops only."""
-        stack = [value]
-        while stack:
-            top = stack[-1]
-            if top in self._reaches:
-                stack.pop()
-                continue
-            op = top.op
-            if op is None or not isinstance(top.type, TensorType):
-                self._reaches[top] = False
-            elif contraction(op) is not None:
-                self._reaches[top] = True
-            elif op.name in pw.POINTWISE or op.name in LAYOUT_OPS or pw.is_identity_dropout(op):
-                pending = [v for v in op.operands if v not in self._reaches]
-                if pending:
-                    stack.extend(pending)
-                    continue
-                self._reaches[top] = any(self._reaches[v] for v in op.operands)
-            else:
-                self._reaches[top] = False
-            stack.pop()
-        return self._reaches[value]
 
     # -- the spine ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +252,7 @@ class ScoreBuilder:
         """The boolean node of a select's condition."""
         if not isinstance(arg, Value):
             raise Reject("ATTNC-SCORE-OP", f"a condition {arg!r} that is not a tensor")
-        if self.reaches_product(arg):
+        if self.reaches(arg):
             raise Reject("ATTNC-SCORE-CONDITION", f"%{arg.name} selects by the scores themselves", arg.op)
         coords = resolve(broadcast(coords, tensor_type(arg).shape))
         expr = self._lift(arg, coords)

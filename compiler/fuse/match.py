@@ -63,6 +63,7 @@ class Match:
     softmax_dtype: DType
     names: dict[Axis, str]
     weight: sc.Node | None = None
+    sink: sc.Node | None = None
     zero_dead_rows: bool = False
     steps: list[str] = field(default_factory=list)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attnc.ir.values import Arg, Literal, Op
+from attnc.ir.types import TensorType
+from attnc.ir.values import Arg, Literal, Op, Value
 
 UNARY = {
     f"aten.{name}.default": name for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sigmoid", "erf")
@@ -53,6 +54,24 @@ def clamp_bounds(op: Op) -> tuple[Arg, Arg]:
     return op.arg(1, "min"), op.arg(2, "max")
 
 
+def is_float_cast(op: Op) -> bool:
+    """A cast to a float dtype."""
+    return op.name in CASTS and isinstance(kind := op.results[0].type, TensorType) and kind.dtype.is_float
+
+
 def is_plain_cast(op: Op) -> bool:
     """A cast that changes the dtype only: no move to another device, no new layout."""
     return not any(isinstance(a, Literal) and a.kind == "device" for a in (*op.args, *op.kwargs.values()))
+
+
+def is_zero(arg: object) -> bool:
+    """A number 0, or a tensor filled with it."""
+    if isinstance(arg, int | float):
+        return arg == 0
+    op = arg.op if isinstance(arg, Value) else None
+    if op is None:
+        return False
+    number = {"aten.scalar_tensor.default": 0, "aten.full.default": 1, "aten.full_like.default": 1}.get(op.name)
+    if number is not None:
+        return op.args[number] in (0, 0.0)
+    return op.name in ("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")

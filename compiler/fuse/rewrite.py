@@ -34,12 +34,14 @@ def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
     if not sc.uses_qk(visible):
         raise Reject("ATTNC-NOT-ATTENTION", "the visible scores do not depend on Q·Kᵀ", match.root)
     weight = None if match.weight is None else sc.simplify(match.weight, ranges)
-    nodes = [node for node in (score, visible, weight) if node is not None]
+    sink = None if match.sink is None else sc.simplify(match.sink, ranges)
+    nodes = [node for node in (score, visible, weight, sink) if node is not None]
     read = set().union(*(sc.side_names(n) for n in nodes), {load.name for load in ix.loads(mask)})
     names = sorted(read, key=lambda name: int(name[1:]))
     renamed = {old: f"t{i}" for i, old in enumerate(names)}
     score, visible = sc.rename_loads(score, renamed), sc.rename_loads(visible, renamed)
     weight = None if weight is None else sc.rename_loads(weight, renamed)
+    sink = None if sink is None else sc.rename_loads(sink, renamed)
     mask = sc.rename_loads(sc.index(mask, DType.B1), renamed).value if ix.loads(mask) else mask
     sizes = set().union(*(sc.sizes_of(n) for n in nodes), ix.sizes_of(mask))
     spec = AttentionSpec(
@@ -54,6 +56,8 @@ def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
         out_dtype=tensor_type(match.result).dtype,
         softmax_dtype=match.softmax_dtype,
         weight=weight,
+        softmax="plain" if sink is None else "plus_one" if _is_zero(sink) else "sink",
+        sink=None if sink is None or _is_zero(sink) else sink,
         dead_rows="zero" if match.zero_dead_rows or masks_by_data else "source",
         sizes=tuple(sorted(sizes)),
     )
@@ -83,6 +87,10 @@ def rewrite(graph: Graph, match: Match, spec: AttentionSpec, sides: list[Value])
     out = _restored(graph, op.result, match.result, before)
     graph.replace_uses(match.result, out)
     return op
+
+
+def _is_zero(sink: sc.Node) -> bool:
+    return sink.op == "const" and sink.value == 0
 
 
 def _check_types(match: Match) -> None:

@@ -9,14 +9,17 @@ import sympy
 from attnc.compiler.fuse.axes import Axis, Coords, LayoutError, is_one, resolve
 from attnc.compiler.fuse.builder import ScoreBuilder
 from attnc.compiler.fuse.contraction import lengths_agree
+from attnc.compiler.fuse.forms import SoftmaxForm
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, Operand, name_axes
+from attnc.compiler.fuse.reach import Reach
 from attnc.compiler.fuse.reject import Reject
-from attnc.compiler.fuse.softmax import Weights, follow_weights, softmax_axis
+from attnc.compiler.fuse.softmax import Weights, divided_product, follow_weights
 from attnc.compiler.lift.lifter import Lifter
 from attnc.ir import index as ix
+from attnc.ir import score as sc
 from attnc.ir.graph import Graph
-from attnc.ir.types import Dim
+from attnc.ir.types import Dim, DType
 from attnc.ir.values import Op, Value
 
 Attempt = Callable[[Callable[[Axis], sympy.Symbol], Lifter | None], Match]
@@ -46,26 +49,25 @@ def settle(attempt: Attempt, axes: Iterable[Axis], lifter: Lifter) -> Match:
             return match
 
 
-def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]) -> Match:
+def match_softmax(graph: Graph, form: SoftmaxForm, lifter: Lifter, values: dict[str, Value], reaches: Reach) -> Match:
     """The attention round a softmax. Raises Reject."""
-    shape = tensor_type(op.result).shape
-    at = softmax_axis(op)
+    op, scores = form.root, form.scores
+    shape = tensor_type(scores).shape
     check_lengths(op, shape)
-    if is_one(shape[at]):
+    if is_one(shape[form.axis]):
         raise Reject("ATTNC-SINGLE-KEY", "the softmax runs over a single key", op)
-    roots = score_axes(shape, at)
-    key = roots[at]
-    scores = op.args[0]
+    roots = score_axes(shape, form.axis)
+    key = roots[form.axis]
 
     def attempt(symbol: Callable[[Axis], sympy.Symbol], active: Lifter | None) -> Match:
         coords: Coords = resolve(tuple(() if is_one(axis.length) else (axis,) for axis in roots))
-        builder = ScoreBuilder(key, symbol, active, values)
+        builder = ScoreBuilder(key, symbol, active, values, reaches, steps=list(form.steps))
         # Before the score: a softmax that is no attention is told apart by where its weights go.
-        weights = follow_weights(graph, op, coords, builder)
-        dtype = tensor_type(op.result).dtype
-        if not isinstance(scores, Value) or not builder.reaches_product(scores):
-            raise Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
-        score = builder.build(scores, coords, dtype)
+        weights = follow_weights(graph, form, coords, builder)
+        if not builder.reaches(scores):
+            raise _unreached(scores, reaches, op)
+        score = builder.hidden(builder.build(scores, coords, form.dtype), form.masks, coords)
+        sink = _sink(form, builder, coords, key)
         if builder.product is None:
             raise Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
         product = builder.product
@@ -73,12 +75,13 @@ def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]
             raise Reject("ATTNC-SCORE-CONDITION", "a mask or bias is computed from the scores themselves", op)
         q, k = Operand(product.q, product.q_coords).peeled(), Operand(product.k, product.k_coords).peeled()
         v, feature, out_coords = _value_operand(weights, key)
+        result, out_coords = divided_product(graph, form, weights.op.result, out_coords, coords, key)
         rows = tuple(axis for dim in resolve(coords) for axis in dim if axis is not key)
         names = name_axes(rows, key, product.d, feature, q, k, v)
         check_axes(rows, op, q, k, v)
         return Match(
             root=op,
-            result=weights.op.result,
+            result=result,
             q=q,
             k=k,
             v=v,
@@ -89,9 +92,10 @@ def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]
             feature=feature,
             score=score,
             sides=builder.sides,
-            softmax_dtype=dtype,
+            softmax_dtype=form.dtype,
             names=names,
             weight=weights.factor,
+            sink=sink,
             zero_dead_rows=weights.zero_dead_rows,
             steps=builder.steps,
         )
@@ -100,6 +104,21 @@ def match_softmax(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]
         return settle(attempt, roots, lifter)
     except LayoutError as error:
         raise Reject("ATTNC-LAYOUT", str(error), op) from error
+
+
+def _unreached(scores: Value, reaches: Reach, op: Op) -> Reject:
+    blocker = reaches.blocker(scores)
+    if blocker is None:
+        return Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
+    return Reject("ATTNC-SCORE-OP", f"{blocker.name} between Q·Kᵀ and the softmax is not understood", blocker)
+
+
+def _sink(form: SoftmaxForm, builder: ScoreBuilder, coords: Coords, key: Axis) -> sc.Node | None:
+    """The logit of the denominator's extra term, which the key doesn't index."""
+    if form.sink is None:
+        return None
+    row = tuple(() if key in dim else dim for dim in coords if form.sink_keepdim or key not in dim)
+    return builder.aside(form.sink, row, DType.F32)
 
 
 def check_lengths(op: Op, shape: tuple[Dim, ...]) -> None:

@@ -1,29 +1,20 @@
-"""The softmax, and what happens to its weights before they meet V."""
+"""What happens to the weights of a softmax before they meet V, and to the product where it is divided after."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from attnc.compiler.fuse import pointwise as pw
-from attnc.compiler.fuse.axes import Coords, resolve
+from attnc.compiler.fuse.axes import Axis, Coords, broadcast, resolve
 from attnc.compiler.fuse.builder import ScoreBuilder
 from attnc.compiler.fuse.contraction import Contraction, contraction
-from attnc.compiler.fuse.layout import LAYOUT_OPS, tensor_type, to_result
+from attnc.compiler.fuse.forms import SoftmaxForm
+from attnc.compiler.fuse.layout import LAYOUT_OPS, tensor_type, to_input, to_result
 from attnc.compiler.fuse.reject import Reject
 from attnc.ir import score as sc
 from attnc.ir.graph import Graph
 from attnc.ir.types import DType, TensorType
-from attnc.ir.values import Op, Value
-
-SOFTMAXES = frozenset(("aten.softmax.int", "aten._softmax.default", "aten._safe_softmax.default"))
-
-
-def softmax_axis(op: Op) -> int:
-    """The dimension a softmax normalises over, not negative. Raises Reject where it isn't a constant."""
-    dim = op.arg(1, "dim")
-    if not isinstance(dim, int):
-        raise Reject("ATTNC-SOFTMAX-AXIS", "the softmax dimension is not a constant", op)
-    return dim % tensor_type(op.result).rank
+from attnc.ir.values import Arg, Op, Value
 
 
 @dataclass
@@ -40,33 +31,33 @@ class Weights:
     zero_dead_rows: bool = False
 
 
-def follow_weights(graph: Graph, softmax: Op, coords: Coords, builder: ScoreBuilder) -> Weights:
+def follow_weights(graph: Graph, form: SoftmaxForm, coords: Coords, builder: ScoreBuilder) -> Weights:
     """Follow the weights to the contraction with V.
 
     Raises Reject where they have another reader, meet an op that isn't understood, or never meet a contraction.
     """
-    value, factor = softmax.result, None
-    zero_dead = softmax.name == "aten._safe_softmax.default"
+    value, factor = form.weights, None
+    zero_dead = form.guards_dead_rows
     while True:
-        user, guard = _only_user(graph, value, softmax)
-        form = contraction(user)
-        if form is not None:
-            return Weights(user, form, value, resolve(coords), factor, zero_dead)
+        user, guard = _only_user(graph, value, form)
+        product = contraction(user)
+        if product is not None:
+            return Weights(user, product, value, resolve(coords), factor, zero_dead)
         if guard or _is_nan_to_zero(user):
             if factor is not None:
                 raise Reject("ATTNC-WEIGHTS-OP", "NaN is replaced after a factor that may have made it", user)
             zero_dead = True
         elif user.name in LAYOUT_OPS:
             coords = to_result(user, coords)
-        elif not (pw.is_identity_dropout(user) or _is_float_cast(user)):
+        elif not (pw.is_identity_dropout(user) or pw.is_float_cast(user)):
             step = _factor(user, value, coords, builder)
             factor = step if factor is None else sc.binary("mul", factor, step)
         value = user.result
 
 
-def _only_user(graph: Graph, value: Value, softmax: Op) -> tuple[Op, bool]:
+def _only_user(graph: Graph, value: Value, form: SoftmaxForm) -> tuple[Op, bool]:
     """The one reader of ``value``, and whether it is a guard that turns NaN into 0."""
-    users = value.users
+    users = [user for user in value.users if user not in form.readers]
     guards = [user for user in users if user.name == "aten.isnan.default"]
     rest = [user for user in users if user not in guards]
     escaped = value in graph.output_values()
@@ -78,9 +69,9 @@ def _only_user(graph: Graph, value: Value, softmax: Op) -> tuple[Op, bool]:
         if not guards:
             return user, False
     if not any(_meets_contraction(user) for user in rest):
-        raise Reject("ATTNC-NOT-ATTENTION", "the weights never meet a contraction with V", softmax)
+        raise Reject("ATTNC-NOT-ATTENTION", "the weights never meet a contraction with V", form.root)
     where = "are an output of the graph" if escaped else f"have {len(users)} readers"
-    raise Reject("ATTNC-WEIGHTS-USED", f"the attention weights {where}, so they must exist", softmax)
+    raise Reject("ATTNC-WEIGHTS-USED", f"the attention weights {where}, so they must exist", form.root)
 
 
 def _is_nan_to_zero(op: Op) -> bool:
@@ -93,24 +84,8 @@ def _replaces_nan(user: Op, value: Value, guards: list[Op]) -> bool:
     if user.name in pw.FILLS:
         return user.args[0] is value and user.args[1] in flags and user.args[2] in (0, 0.0)
     if user.name in pw.WHERES:
-        return user.args[0] in flags and user.args[2] is value and _is_zero(user.args[1])
+        return user.args[0] in flags and user.args[2] is value and pw.is_zero(user.args[1])
     return False
-
-
-def _is_zero(arg: object) -> bool:
-    if isinstance(arg, int | float):
-        return arg == 0
-    op = arg.op if isinstance(arg, Value) else None
-    if op is None:
-        return False
-    number = {"aten.scalar_tensor.default": 0, "aten.full.default": 1}.get(op.name)
-    if number is not None:
-        return op.args[number] in (0, 0.0)
-    return op.name in ("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
-
-
-def _is_float_cast(op: Op) -> bool:
-    return op.name in pw.CASTS and tensor_type(op.result).dtype.is_float
 
 
 def _meets_contraction(op: Op, depth: int = 8) -> bool:
@@ -141,8 +116,55 @@ def _factor(op: Op, value: Value, coords: Coords, builder: ScoreBuilder) -> sc.N
     one, zero = sc.const(1.0, dtype), sc.const(0.0, dtype)
     if op.name in pw.FILLS and op.args[0] is value and op.args[2] in (0, 0.0):
         return sc.where(builder.condition(op.args[1], coords), zero, one)
-    if op.name in pw.WHERES and op.args[1] is value and _is_zero(op.args[2]):
+    if op.name in pw.WHERES and op.args[1] is value and pw.is_zero(op.args[2]):
         return sc.where(builder.condition(op.args[0], coords), one, zero)
-    if op.name in pw.WHERES and op.args[2] is value and _is_zero(op.args[1]):
+    if op.name in pw.WHERES and op.args[2] is value and pw.is_zero(op.args[1]):
         return sc.where(builder.condition(op.args[0], coords), zero, one)
     raise Reject(code, f"{op.name} on the attention weights is not understood", op)
+
+
+def divided_product(
+    graph: Graph, form: SoftmaxForm, product: Value, coords: Coords, weights: Coords, key: Axis
+) -> tuple[Value, Coords]:
+    """P·V after the division by the sum of the exponentials, where that comes after it; else as it is.
+
+    ``coords`` are those of ``product``, ``weights`` those of the exponentials. Raises Reject where the product has
+    another reader, or is divided by something else than the sum of its own row.
+    """
+    if form.division is None:
+        return product, coords
+    total, keepdim = form.division.total, form.division.keepdim
+    row = tuple(() if key in dim else dim for dim in weights if keepdim or key not in dim)
+    value = product
+    while True:
+        if len(value.users) != 1 or value in graph.output_values():
+            raise Reject("ATTNC-SOFTMAX-FORM", "the product with V is read before it is divided by the sum", form.root)
+        op = value.users[0]
+        if pw.BINARY.get(op.name) == "div" and op.args[0] is value:
+            break
+        if op.name in LAYOUT_OPS:
+            coords = to_result(op, coords)
+        elif not pw.is_float_cast(op):
+            raise Reject("ATTNC-SOFTMAX-FORM", f"{op.name} stands between P·V and the division by the sum", op)
+        value = op.result
+    if tensor_type(op.result).rank != len(coords) or not _reads(op.args[1], total, coords, row):
+        raise Reject("ATTNC-SOFTMAX-FORM", "the product with V is not divided by the sum of its own row", op)
+    return op.result, coords
+
+
+def _reads(value: Arg, wanted: Value, coords: Coords, row: Coords) -> bool:
+    """Whether ``value`` at ``coords`` is ``wanted`` at ``row``, behind layout ops and casts."""
+    if not isinstance(value, Value):
+        return False
+    coords = broadcast(coords, tensor_type(value).shape)
+    while value is not wanted:
+        op = value.op
+        if op is None:
+            return False
+        if op.name in LAYOUT_OPS:
+            value, coords = to_input(op, coords)
+        elif pw.is_float_cast(op):
+            value = op.operands[0]
+        else:
+            return False
+    return resolve(coords) == resolve(row)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from attnc.compiler.fuse.forms import SOFTMAXES, SoftmaxForm, named_softmax
 from attnc.compiler.fuse.match import Match
+from attnc.compiler.fuse.reach import Reach
 from attnc.compiler.fuse.reject import Reject
 from attnc.compiler.fuse.rewrite import rewrite, specify
 from attnc.compiler.fuse.sdpa import SDPA, match_sdpa
 from attnc.compiler.fuse.site import match_softmax
-from attnc.compiler.fuse.softmax import SOFTMAXES
+from attnc.compiler.fuse.written_out import EXP, written_softmax
 from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.describe import refused_site, site_of
@@ -31,15 +33,18 @@ class FuseAttention:
     name: ClassVar[str] = "fuse-attention"
 
     def run(self, graph: Graph, context: Context) -> bool:
-        lifter = Lifter(graph)
+        lifter, reaches = Lifter(graph), Reach()
         values = _values(graph)
         matched: list[tuple[int, Match, AttentionSpec, list[Value]]] = []
         for op in graph.ops:
-            if op.name not in SOFTMAXES and op.name != SDPA:
-                continue
             index = len(context.sites)
             try:
-                match, spec, sides = _match(graph, op, lifter, values)
+                found = _match(graph, op, lifter, values, reaches)
+                if found is None:
+                    continue
+                match, spec, sides = found
+                if any(match.result is other.result for _, other, _, _ in matched):
+                    raise Reject("ATTNC-WEIGHTS-OP", "the weights are a factor on another attention's", op)
             except Reject as reject:
                 context.sites.append(refused_site(index, op, reject))
             else:
@@ -51,14 +56,28 @@ class FuseAttention:
         return bool(matched)
 
 
-def _match(graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value]) -> tuple[Match, AttentionSpec, list[Value]]:
-    match = match_sdpa(op, lifter, values) if op.name == SDPA else match_softmax(graph, op, lifter, values)
+def _match(
+    graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value], reaches: Reach
+) -> tuple[Match, AttentionSpec, list[Value]] | None:
+    """What ``op`` is the softmax of; None where it is none. Raises Reject for one that stays with the host."""
+    if op.name == SDPA:
+        match = match_sdpa(op, lifter, values)
+    elif (form := _form(graph, op, reaches)) is not None:
+        match = match_softmax(graph, form, lifter, values, reaches)
+    else:
+        return None
     spec, sides = specify(graph, match)
     try:
         formulas(spec, match.names_to_lengths())
     except ValueError as error:
         raise Reject("ATTNC-PLAN", str(error), op) from error
     return match, spec, sides
+
+
+def _form(graph: Graph, op: Op, reaches: Reach) -> SoftmaxForm | None:
+    if op.name in SOFTMAXES:
+        return named_softmax(graph, op)
+    return written_softmax(graph, op, reaches) if op.name == EXP else None
 
 
 def _values(graph: Graph) -> dict[str, Value]:

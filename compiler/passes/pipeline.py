@@ -9,6 +9,7 @@ from attnc.compiler.passes.base import Context, Pass
 from attnc.compiler.passes.canonicalize import Canonicalize
 from attnc.compiler.passes.choose_strategy import ChooseStrategy
 from attnc.compiler.passes.clean_up import CleanUp
+from attnc.compiler.passes.distribute import Distribute
 from attnc.compiler.passes.fold_layout import FoldLayout
 from attnc.compiler.passes.fuse_attention import FuseAttention
 from attnc.ir.graph import Graph
@@ -16,6 +17,7 @@ from attnc.ir.verifier import verify
 
 PIPELINE: tuple[Pass, ...] = (
     Canonicalize(),
+    Distribute(),
     FuseAttention(),
     CleanUp(),
     FoldLayout(),

@@ -78,6 +78,9 @@ def certificate(match: Match, spec: AttentionSpec) -> tuple[str, ...]:
         fill = "−inf" if spec.fill.value is None else f"{spec.fill.value:g}"
         bound = "" if spec.fill.value is None else f"; holds while |score| < {abs(spec.fill.value) / 2 - 104:g}"
         lines.append(f"masked pairs hold the fill {fill} and add nothing to a row with a visible key{bound}")
+    if spec.softmax != "plain":
+        logit = "0" if spec.sink is None else sc.show(spec.sink)
+        lines.append(f"the denominator has one more term, exp({logit})")
     if spec.weight is not None:
         lines.append(f"weights times {sc.show(spec.weight)} after normalisation")
     return tuple(lines)

@@ -28,6 +28,7 @@ class Formulas:
     visible: Program
     mask: Program | None
     weight: Program | None
+    sink: Program | None
     segments: tuple[Segment, ...]
     block_m: int
     block_n: int
@@ -56,6 +57,7 @@ def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...]) -> Form
         visible=lower(spec.visible),
         mask=None if mask.visible_everywhere else lower(spec.mask),
         weight=None if spec.weight is None else lower(spec.weight),
+        sink=None if spec.sink is None else lower(spec.sink),
         segments=tiles.segments,
         block_m=block_m,
         block_n=block_n,
@@ -92,7 +94,8 @@ def plan_attention(op: Op) -> KernelPlan:
         block_n=parts.block_n,
         dead_rows=dead_rows(spec, parts),
         weight=parts.weight,
-        softmax="plain",
+        softmax=_softmax_form(spec),
+        sink=parts.sink,
         head_dim=_static(lengths["d"]),
         value_dim=_static(lengths["e"]),
         returns_lse=spec.returns_lse,
@@ -109,6 +112,12 @@ def dead_rows(spec: AttentionSpec, parts: Formulas) -> Literal["none", "zero", "
     if parts.alive and not (spec.dead_rows == "zero" and loads_bias):
         return "none"
     return "zero" if spec.fill.value is None else "as_written"
+
+
+def _softmax_form(spec: AttentionSpec) -> Literal["plain", "sink", "plus_one"]:
+    if spec.sink is not None:
+        return "sink"
+    return "plus_one" if spec.softmax == "plus_one" else "plain"
 
 
 def outer_axes(spec: AttentionSpec) -> tuple[str, ...]:

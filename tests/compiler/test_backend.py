@@ -133,10 +133,10 @@ def test_dump(tmp_path: Path) -> None:
     _, report = run(causal, *qkv(), dump_ir=str(tmp_path), verify="structure")
     (folder,) = tmp_path.iterdir()
     names = sorted(file.name for file in folder.iterdir())
-    assert names[0] == "00_captured.ir" and "02_fuse-attention.ir" in names and "report.json" in names
+    assert names[0] == "00_captured.ir" and "03_fuse-attention.ir" in names and "report.json" in names
     for file in folder.glob("*.ir"):
         parse_graph(file.read_text())
-    assert "attn.attention" in (folder / "02_fuse-attention.ir").read_text()
+    assert "attn.attention" in (folder / "03_fuse-attention.ir").read_text()
     kernel = report.sites[0].kernel
     assert (folder / f"{kernel}.cpp").read_text() == report.kernels[kernel]
 
@@ -172,7 +172,7 @@ def test_numeric_verification_passes_and_catches() -> None:
     def broken(graph: Any, context: Any, **kwargs: Any) -> Any:
         from attnc.compiler.passes.pipeline import PIPELINE
 
-        return original(graph, context, passes=(*PIPELINE[:3], Corrupting()), **kwargs)
+        return original(graph, context, passes=(*PIPELINE[:4], Corrupting()), **kwargs)
 
     driver.run_pipeline = broken  # type: ignore[assignment]
     try:
