@@ -13,7 +13,7 @@ JOBS ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format accept bench clean venv
+.PHONY: help demo test check format accept bench coverage clean venv
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,6 +40,9 @@ accept: $(READY) ## every promise of a stage, measured (STAGE=1); resumes where 
 
 bench: $(READY) ## speed against PyTorch's own ways to the same result
 	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.bench
+
+coverage: $(READY) ## attentions fused in every Hugging Face model type, and why the others aren't; resumes where it stopped
+	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.coverage --jobs $(JOBS)
 
 venv: $(READY) ## only make .venv
 
