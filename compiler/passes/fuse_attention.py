@@ -49,7 +49,7 @@ class FuseAttention:
                 context.sites.append(refused_site(index, op, reject))
             else:
                 matched.append((index, match, spec, sides))
-                context.sites.append(site_of(index, match, spec, sides, context, lifter))
+                context.sites.append(site_of(index, match, spec, sides, context))
         for index, match, spec, sides in matched:
             fused = rewrite(graph, match, spec, sides)
             fused.meta["site"] = index

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from attnc.compiler.passes.base import Context, Pass
+from attnc.compiler.passes.bias import Bias
 from attnc.compiler.passes.canonicalize import Canonicalize
 from attnc.compiler.passes.choose_strategy import ChooseStrategy
 from attnc.compiler.passes.clean_up import CleanUp
@@ -21,6 +22,7 @@ PIPELINE: tuple[Pass, ...] = (
     FuseAttention(),
     CleanUp(),
     FoldLayout(),
+    Bias(),
     ChooseStrategy(),
     CleanUp(),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import sympy
 
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, kind_of
 from attnc.compiler.fuse.reject import Reject
-from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.cost import attention_cost
 from attnc.compiler.planning.plan import Formulas, formulas
@@ -18,7 +18,7 @@ from attnc.ir import index as ix
 from attnc.ir import score as sc
 from attnc.ir.attention import AttentionSpec
 from attnc.ir.types import Dim, DType
-from attnc.ir.values import Op, Value
+from attnc.ir.values import Location, Op, Value
 
 
 def refused_site(index: int, op: Op, reject: Reject) -> Site:
@@ -29,9 +29,7 @@ def refused_site(index: int, op: Op, reject: Reject) -> Site:
     return Site(index, False, reject.code, str(op.loc), op.loc.code, op.loc.module, reason)
 
 
-def site_of(
-    index: int, match: Match, spec: AttentionSpec, sides: list[Value], context: Context, lifter: Lifter
-) -> Site:
+def site_of(index: int, match: Match, spec: AttentionSpec, sides: list[Value], context: Context) -> Site:
     """The site of a matched attention; tile shares, FLOPs and bytes at the lengths seen when compiling."""
     lengths = match.names_to_lengths()
     parts = formulas(spec, lengths)
@@ -39,10 +37,6 @@ def site_of(
     names = {f"t{i}": context.user_names.get(side.name, side.name) for i, side in enumerate(sides)}
     if parts.note:
         context.notes.append(Note("ATTNC-TILE-GUARDS", parts.note, str(loc)))
-    for side in dense_sides(spec, sides):
-        name, why = context.user_names.get(side.name, side.name), lifter.reason(side)
-        text = f"{name} is read for every query and key" + (f"; no formula: {why}" if why else "")
-        _once(context, Note("ATTNC-DENSE-SIDE", text, str(loc)))
     tiles, flops, moved = _figures(match, parts, lengths, context)
     return Site(
         index=index,
@@ -54,13 +48,28 @@ def site_of(
         kind=kind_of(match),
         mask=ix.show(sc.rename_loads(sc.index(spec.mask, DType.B1), names).value) if parts.mask else "true",
         mask_name=parts.mask_set.describe(),
-        score=sc.show(sc.rename_loads(spec.visible, names)),
+        score=score_text(spec, sides, context),
         shape=" ".join(f"{name}={lengths[name]}" for name in dict.fromkeys((*spec.q_axes, *spec.v_axes))),
         tiles=tiles,
         flops=flops,
         bytes=moved,
         certificate=certificate(match, spec),
     )
+
+
+def score_text(spec: AttentionSpec, sides: Sequence[Value], context: Context) -> str:
+    """The visible score with side operands under the names their user knows."""
+    names = {f"t{i}": context.user_names.get(side.name, side.name) for i, side in enumerate(sides)}
+    return sc.show(sc.rename_loads(spec.visible, names))
+
+
+def note_dense_side(context: Context, side: Value, loc: Location, why: str) -> None:
+    """Say once that a side operand is read in full, O(S²), and why it has no shorter form."""
+    name = context.user_names.get(side.name, side.name)
+    text = f"{name} is read for every query and key" + (f"; no formula: {why}" if why else "")
+    note = Note("ATTNC-DENSE-SIDE", text, str(loc))
+    if note not in context.notes:
+        context.notes.append(note)
 
 
 def certificate(match: Match, spec: AttentionSpec) -> tuple[str, ...]:
@@ -86,7 +95,7 @@ def certificate(match: Match, spec: AttentionSpec) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def dense_sides(spec: AttentionSpec, sides: list[Value]) -> list[Value]:
+def dense_sides(spec: AttentionSpec, sides: Sequence[Value]) -> list[Value]:
     """The side operands with a dimension for queries and one for keys: read in full, O(S²)."""
     reads = [node.value for node in sc.walk(spec.visible) if node.op == "load"]
     reads += [(load.name, load.indices) for load in ix.loads(spec.mask)]
@@ -97,11 +106,6 @@ def dense_sides(spec: AttentionSpec, sides: list[Value]) -> list[Value]:
 def _covers_pairs(indices: tuple[sympy.Expr, ...]) -> bool:
     axes = [ix.axes_of(index) for index in indices]
     return any("q" in a for a in axes) and any("k" in a and "q" not in a for a in axes)
-
-
-def _once(context: Context, note: Note) -> None:
-    if note not in context.notes:
-        context.notes.append(note)
 
 
 def _figures(
