@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attnc.compiler.backend import backend
 from attnc.compiler.report import Report, reports
+from benchmarks.cases.spellings import Case
 from benchmarks.cases.transformers import Family
 from benchmarks.policy import Float64, Verdict, judge, widened
 
@@ -54,6 +55,28 @@ def run_function(function: Callable[..., Any], inputs: Sequence[Tensor], host: s
     with Float64():
         wide = _called(function, [widened(x) for x in inputs], seed)
     return Outcome(_verdicts(ours, eager, wide), tuple(reports()[before:]))
+
+
+def run_spelling(case: Case, dtype: torch.dtype, sizes: Sequence[tuple[int, int]], host: str = "aten") -> Outcome:
+    """Compile a spelling once and run it at each (batch, length); both are marked dynamic where there are several."""
+    torch._dynamo.reset()
+    before = len(reports())
+    several = len(sizes) > 1
+    compiled = torch.compile(case.run, backend=backend(host=host), dynamic=None if several else False)
+
+    def marked(*inputs: Tensor) -> Any:
+        for tensor in inputs if several else ():
+            torch._dynamo.maybe_mark_dynamic(tensor, (0, 2))
+        return compiled(*inputs)
+
+    verdicts: list[Verdict] = []
+    for seed, (batch, length) in enumerate(sizes):
+        inputs = case.inputs(dtype, seed, batch, length)
+        ours, eager = (_called(f, inputs, seed) for f in (marked, case.run))
+        with Float64():
+            wide = _called(case.run, [widened(x) for x in inputs], seed)
+        verdicts += _verdicts(ours, eager, wide)
+    return Outcome(tuple(verdicts), tuple(reports()[before:]))
 
 
 def run_model(

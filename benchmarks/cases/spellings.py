@@ -16,7 +16,7 @@ from torch import Tensor
 B, H, S, D = 2, 4, 64, 32
 SCALE = D**-0.5
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor | tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,28 @@ class Case:
     run: Attention
     kv_heads: int = H
     fuses: int = 1
-    """How many attentions are fused today."""
+    """How many attentions are fused."""
+    code: str = ""
+    """What the softmaxes of one that isn't fused are left with."""
 
-    def inputs(self, dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    def inputs(
+        self, dtype: torch.dtype = torch.float32, seed: int = 0, batch: int = B, length: int = S
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh random q, k, v."""
         generator = torch.Generator().manual_seed(seed)
         heads = (H, self.kv_heads, self.kv_heads)
-        q, k, v = (torch.randn(B, h, S, D, generator=generator).to(dtype) for h in heads)
+        q, k, v = (torch.randn(batch, h, length, D, generator=generator).to(dtype) for h in heads)
         return q, k, v
 
 
 CASES: list[Case] = []
 
 
-def case(kv_heads: int = H, fuses: int = 1) -> Callable[[Attention], Attention]:
+def case(kv_heads: int = H, fuses: int = 1, code: str = "") -> Callable[[Attention], Attention]:
     """Add a function to :data:`CASES` under its own name."""
 
     def add(run: Attention) -> Attention:
-        CASES.append(Case(run.__name__, run, kv_heads, fuses))
+        CASES.append(Case(run.__name__, run, kv_heads, fuses, code))
         return run
 
     return add
@@ -54,12 +58,12 @@ def scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-2, -1)
 
 
-def lower(size: int = S) -> Tensor:
-    return torch.ones(size, size, dtype=torch.bool).tril()
+def lower(q: Tensor) -> Tensor:
+    return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
 
 
-def positions() -> tuple[Tensor, Tensor]:
-    at = torch.arange(S)
+def positions(q: Tensor) -> tuple[Tensor, Tensor]:
+    at = torch.arange(q.shape[-2])
     return at[:, None], at[None, :]
 
 
@@ -106,46 +110,46 @@ def tensor_scale(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def additive_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(scores(q, k) * SCALE + additive(lower(), q.dtype), -1) @ v
+    return torch.softmax(scores(q, k) * SCALE + additive(lower(q), q.dtype), -1) @ v
 
 
 @case()
 def mask_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(additive(lower(), q.dtype) + scores(q, k) / math.sqrt(D), -1) @ v
+    return torch.softmax(additive(lower(q), q.dtype) + scores(q, k) / math.sqrt(D), -1) @ v
 
 
 @case()
 def masked_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).softmax(-1) @ v
+    return (scores(q, k) * SCALE).masked_fill(~lower(q), -math.inf).softmax(-1) @ v
 
 
 @case()
 def select(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     low = torch.finfo(q.dtype).min
-    return torch.where(lower(), scores(q, k) * SCALE, low).softmax(-1) @ v
+    return torch.where(lower(q), scores(q, k) * SCALE, low).softmax(-1) @ v
 
 
 @case()
 def window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    i, j = positions()
+    i, j = positions(q)
     return (scores(q, k) * SCALE).masked_fill((j > i) | (i - j >= 16), -math.inf).softmax(-1) @ v
 
 
 @case()
 def documents(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    i, j = positions()
+    i, j = positions(q)
     return (scores(q, k) * SCALE).masked_fill(i // 16 != j // 16, -math.inf).softmax(-1) @ v
 
 
 @case()
 def small_fill(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(scores(q, k) * SCALE + (1 - lower().to(q.dtype)) * -10000.0, -1) @ v
+    return torch.softmax(scores(q, k) * SCALE + (1 - lower(q).to(q.dtype)) * -10000.0, -1) @ v
 
 
 @case()
 def clamped_then_masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     low = torch.finfo(q.dtype).min
-    masked = scores(q, k) * SCALE + additive(lower(), q.dtype, low)
+    masked = scores(q, k) * SCALE + additive(lower(q), q.dtype, low)
     return torch.max(masked, torch.tensor(low, dtype=q.dtype)).softmax(-1) @ v
 
 
@@ -154,7 +158,7 @@ def clamped_then_masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def alibi(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    i, j = positions()
+    i, j = positions(q)
     slopes = torch.tensor([2.0 ** (-2 * (h + 1)) for h in range(H)])
     bias = (slopes[:, None, None] * (j - i)).to(q.dtype)
     return (scores(q, k) * SCALE + bias).masked_fill(j > i, -math.inf).softmax(-1) @ v
@@ -162,14 +166,14 @@ def alibi(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def softcap(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (30 * torch.tanh(scores(q, k) * SCALE / 30)).masked_fill(~lower(), -math.inf).softmax(-1) @ v
+    return (30 * torch.tanh(scores(q, k) * SCALE / 30)).masked_fill(~lower(q), -math.inf).softmax(-1) @ v
 
 
 @case()
 def relative_table(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    i, j = positions()
-    table = torch.linspace(-1, 1, 2 * S - 1)[:, None] * torch.arange(1, H + 1)
-    return (scores(q, k) + table[j - i + S - 1].permute(2, 0, 1).to(q.dtype)).softmax(-1) @ v
+    i, j = positions(q)
+    table = torch.linspace(-1, 1, 255)[:, None] * torch.arange(1, H + 1)
+    return (scores(q, k) + table[j - i + 127].permute(2, 0, 1).to(q.dtype)).softmax(-1) @ v
 
 
 @case()
@@ -179,7 +183,7 @@ def clamped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def two_score_terms(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    relative = torch.linspace(-0.1, 0.1, S * D).view(S, D).to(q.dtype)
+    relative = torch.linspace(-0.1, 0.1, D).to(q.dtype) * torch.arange(q.shape[-2], dtype=q.dtype)[:, None] / 64
     return ((scores(q, k) + q @ relative.T) * SCALE).softmax(-1) @ v
 
 
@@ -198,7 +202,7 @@ def float32_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def finfo_mask_dropout(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    keep = additive(lower(), q.dtype, torch.finfo(q.dtype).min)[None, None]
+    keep = additive(lower(q), q.dtype, torch.finfo(q.dtype).min)[None, None]
     weights = F.softmax(torch.matmul(q, k.transpose(2, 3)) * SCALE + keep, dim=-1, dtype=torch.float32).to(q.dtype)
     return torch.matmul(F.dropout(weights, p=0.0, training=False), v).transpose(1, 2).contiguous()
 
@@ -214,16 +218,16 @@ def einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def batched_3d(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    flat_q, flat_k, flat_v = (x.reshape(B * H, S, D) for x in (q, k, v))
-    return torch.bmm(torch.bmm(flat_q * SCALE, flat_k.transpose(1, 2)).softmax(-1), flat_v).view(B, H, S, D)
+    flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+    return torch.bmm(torch.bmm(flat_q * SCALE, flat_k.transpose(1, 2)).softmax(-1), flat_v).view(q.shape)
 
 
 @case()
 def baddbmm(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    flat_q, flat_k, flat_v = (x.reshape(B * H, S, D) for x in (q, k, v))
-    base = torch.zeros(B * H, S, S, dtype=q.dtype)
+    flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+    base = torch.zeros(flat_q.shape[0], flat_q.shape[1], flat_k.shape[1], dtype=q.dtype)
     products = torch.baddbmm(base, flat_q, flat_k.transpose(1, 2), beta=0, alpha=SCALE)
-    return torch.bmm(products.softmax(-1), flat_v).view(B, H, S, D)
+    return torch.bmm(products.softmax(-1), flat_v).view(q.shape)
 
 
 @case()
@@ -242,7 +246,7 @@ def scores_transposed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case(kv_heads=2)
 def repeated_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    k, v = (x[:, :, None].expand(B, 2, 2, S, D).reshape(B, H, S, D) for x in (k, v))
+    k, v = (x[:, :, None].expand(-1, 2, 2, -1, D).reshape(q.shape) for x in (k, v))
     return (scores(q, k) / math.sqrt(D)).softmax(-1) @ v
 
 
@@ -254,9 +258,9 @@ def interleaved_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case(kv_heads=2)
 def grouped_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    grouped = q.view(B, 2, 2, S, D)
+    grouped = q.unflatten(1, (2, 2))
     weights = (grouped @ k[:, :, None].transpose(-2, -1) / math.sqrt(D)).softmax(-1)
-    return (weights @ v[:, :, None]).reshape(B, H, S, D)
+    return (weights @ v[:, :, None]).reshape(q.shape)
 
 
 @case(kv_heads=1)
@@ -271,7 +275,7 @@ def one_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def fewer_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (scores(q[:, :, :20], k) / math.sqrt(D)).softmax(-1) @ v
+    return (scores(q[:, :, 1::3], k) / math.sqrt(D)).softmax(-1) @ v
 
 
 # -- around ----------------------------------------------------------------------------------------------------------
@@ -285,7 +289,7 @@ def head_mask(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def nan_guard(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    weights = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).softmax(-1)
+    weights = (scores(q, k) * SCALE).masked_fill(~lower(q), -math.inf).softmax(-1)
     return torch.nan_to_num(weights) @ v
 
 
@@ -296,7 +300,7 @@ def normalized_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def rotated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    angles = torch.arange(S)[:, None] * 1e4 ** (-torch.arange(0, D, 2) / D)
+    angles = torch.arange(q.shape[-2])[:, None] * 1e4 ** (-torch.arange(0, D, 2) / D)
     cos, sin = (torch.cat((t, t), -1).to(q.dtype) for t in (angles.cos(), angles.sin()))
 
     def turn(x: Tensor) -> Tensor:
@@ -313,7 +317,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case(kv_heads=2)
 def sdpa_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=lower(), scale=0.3, enable_gqa=True)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=lower(q), scale=0.3, enable_gqa=True)
 
 
 # -- softmax written out, and sinks -----------------------------------------------------------------------------------
@@ -328,9 +332,9 @@ def manual_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def manual_softmax_guarded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    raw = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf).float()
+    raw = (scores(q, k) * SCALE).masked_fill(~lower(q), -math.inf).float()
     top = raw.max(-1, keepdim=True).values
-    exp = (raw - top.masked_fill(top == -math.inf, 0.0)).exp().masked_fill(~lower(), 0.0)
+    exp = (raw - top.masked_fill(top == -math.inf, 0.0)).exp().masked_fill(~lower(q), 0.0)
     return (exp * exp.sum(-1, keepdim=True).clamp(min=1e-9).reciprocal()).to(q.dtype) @ v
 
 
@@ -362,7 +366,7 @@ def late_normalization(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def late_normalization_grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     grouped = q.unflatten(1, (2, 2))
     raw = torch.einsum("bhgqd,bhkd->bhgqk", grouped, k).float() * SCALE
-    exp = (raw - raw.amax(-1, keepdim=True).detach()).exp().where(lower(), 0.0)
+    exp = (raw - raw.amax(-1, keepdim=True).detach()).exp().where(lower(q), 0.0)
     product = torch.einsum("bhgqk,bhkd->bqhgd", exp.to(v.dtype), v).float()
     return product / exp.sum(-1).permute(0, 3, 1, 2).unsqueeze(-1)
 
@@ -379,13 +383,13 @@ def sinks(dtype: torch.dtype) -> Tensor:
 
 @case()
 def sink_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    raw = (scores(q, k) * SCALE).masked_fill(~lower(), -math.inf)
-    return torch.cat((raw, sinks(q.dtype).expand(B, H, S, 1)), -1).softmax(-1)[..., :-1] @ v
+    raw = (scores(q, k) * SCALE).masked_fill(~lower(q), -math.inf)
+    return torch.cat((raw, sinks(q.dtype).expand(q.shape[0], -1, q.shape[2], 1)), -1).softmax(-1)[..., :-1] @ v
 
 
 @case()
 def sink_column_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    raw = torch.cat((sinks(q.dtype).expand(B, H, S, 1), scores(q, k) * SCALE), -1)
+    raw = torch.cat((sinks(q.dtype).expand(q.shape[0], -1, q.shape[2], 1), scores(q, k) * SCALE), -1)
     raw = raw - raw.max(-1, keepdim=True).values
     return F.dropout(raw.softmax(-1, dtype=torch.float32).to(q.dtype)[..., 1:], 0.0, False) @ v
 
@@ -400,7 +404,7 @@ def sink_in_the_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @case()
 def zero_column(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    raw = (scores(q, k) * SCALE).masked_fill(~lower().flip(0), -math.inf)
+    raw = (scores(q, k) * SCALE).masked_fill(~lower(q).flip(0), -math.inf)
     return F.pad(raw, (1, 0)).softmax(-1)[..., 1:] @ v
 
 
@@ -418,16 +422,22 @@ def unshifted_plus_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (exp / (1 + exp.sum(-1, keepdim=True))).to(q.dtype) @ v
 
 
-# -- not fused yet ---------------------------------------------------------------------------------------------------
-
-
-@case(fuses=0)
-def talking_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    mix = torch.eye(H, dtype=q.dtype) + 0.1
-    return torch.einsum("gh,bhqk->bgqk", mix, (scores(q, k) * SCALE).softmax(-1)) @ v
+# -- more than one softmax, or more than its product ------------------------------------------------------------------
 
 
 @case(fuses=2)
 def differential(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     (q1, q2), (k1, k2) = q.chunk(2, -1), k.chunk(2, -1)
     return ((scores(q1, k1) * SCALE).softmax(-1) - 0.5 * (scores(q2, k2) * SCALE).softmax(-1)) @ v
+
+
+@case(fuses=0, code="ATTNC-CONTRACTION")
+def talking_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    mix = torch.eye(H, dtype=q.dtype) + 0.1
+    return torch.einsum("gh,bhqk->bgqk", mix, (scores(q, k) * SCALE).softmax(-1)) @ v
+
+
+@case(fuses=0, code="ATTNC-WEIGHTS-USED")
+def returned_weights(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (scores(q, k) * SCALE).softmax(-1)
+    return weights @ v, weights

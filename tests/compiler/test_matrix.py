@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.cases.runs import Outcome, run_function, run_model, run_training
+from benchmarks.cases.runs import Outcome, run_function, run_model, run_spelling, run_training
 from benchmarks.cases.spellings import CASES, Case
 from benchmarks.cases.transformers import FAMILIES, Family
 from benchmarks.cases.traps import PAIRS, Pair
@@ -13,6 +13,7 @@ from benchmarks.cases.traps import PAIRS, Pair
 pytestmark = pytest.mark.slow
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+SIZES = ("one sequence", "odd length", "dynamic")
 MATRIX = [(f, i, d) for f in FAMILIES for i in f.implementations for d in DTYPES[:2]]
 
 
@@ -40,6 +41,15 @@ def test_backward(chosen: Family) -> None:
 def test_spelling(case: Case, dtype: torch.dtype) -> None:
     outcome = run_function(case.run, case.inputs(dtype))
     assert outcome.right and outcome.fused == case.fuses, str(outcome)
+
+
+@pytest.mark.parametrize("sizes", [((1, 64),), ((1, 33),), ((2, 64), (3, 17), (2, 33), (4, 40))], ids=SIZES)
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=name)
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_sizes_of_spelling(case: Case, dtype: torch.dtype, sizes: tuple[tuple[int, int], ...]) -> None:
+    outcome = run_spelling(case, dtype, sizes)
+    assert outcome.right and outcome.fused == case.fuses, str(outcome)
+    assert len(outcome.reports) == 1, "a new length must not compile again"
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=name)
