@@ -63,8 +63,8 @@ CODES: dict[str, Code] = {
     "ATTNC-SOFTMAX-FORM": Code(
         "left",
         "a softmax written out in an unknown way",
-        "Exponentials of scores are divided by a sum, but not provably by their own: something else is subtracted, added "
-        "or read on the way.",
+        "Exponentials of scores are divided by a sum, but not provably by their own: something else is subtracted, "
+        "added or read on the way.",
         "Call softmax, or divide exp(s - max(s)) by its own sum and by nothing else.",
     ),
     "ATTNC-CONTRACTION": Code(
@@ -125,6 +125,12 @@ CODES: dict[str, Code] = {
         "tiles are tested one by one",
         "The mask's visible tiles are not at most three runs, or isl's budget ran out.",
         "Nothing: the result is exact.",
+    ),
+    "ATTNC-ROPE-UNPROVED": Code(
+        "downgrade",
+        "what looks like rotary embedding is not proved to be one",
+        "A sum of features times cosines and sines could not be shown to rotate pairs by angles linear in a position.",
+        "Nothing: it runs as written. The reason names what is missing, often a table whose numbers are an input.",
     ),
     "ATTNC-NO-COMPILER": Code(
         "downgrade",

@@ -64,14 +64,19 @@ def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
     return spec, [match.sides[int(name[1:])] for name in names]
 
 
-def rewrite(graph: Graph, match: Match, spec: AttentionSpec, sides: list[Value]) -> Op:
-    """Insert the attention before the op it replaces and make every reader use it."""
+def rewrite(graph: Graph, match: Match, spec: AttentionSpec, sides: list[Value], replaced: dict[Value, Value]) -> Op:
+    """Insert the attention before the op it replaces and make every reader use it.
+
+    ``replaced`` holds what attentions matched at the same time were replaced by, as this one's result will be.
+    """
     before = match.result.op
     assert before is not None
     lengths = match.names_to_lengths()
-    q = _viewed(graph, match, match.q, spec.q_axes, before)
-    k = _viewed(graph, match, match.k, spec.k_axes, before)
-    v = _viewed(graph, match, match.v, spec.v_axes, before)
+    q, k, v = (
+        _viewed(graph, match, Operand(replaced.get(operand.value, operand.value), operand.coords), axes, before)
+        for operand, axes in ((match.q, spec.q_axes), (match.k, spec.k_axes), (match.v, spec.v_axes))
+    )
+    sides = [replaced.get(side, side) for side in sides]
     shape = tuple(lengths[name] for name in spec.out_axes)
     device = tensor_type(match.result).device
     op = graph.create(
@@ -86,6 +91,7 @@ def rewrite(graph: Graph, match: Match, spec: AttentionSpec, sides: list[Value])
     op.meta = dict(before.meta)
     out = _restored(graph, op.result, match.result, before)
     graph.replace_uses(match.result, out)
+    replaced[match.result] = out
     return op
 
 

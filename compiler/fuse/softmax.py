@@ -82,7 +82,7 @@ def _is_nan_to_zero(op: Op) -> bool:
 def _replaces_nan(user: Op, value: Value, guards: list[Op]) -> bool:
     flags = {guard.result for guard in guards}
     if user.name in pw.FILLS:
-        return user.args[0] is value and user.args[1] in flags and user.args[2] in (0, 0.0)
+        return user.args[0] is value and user.args[1] in flags and pw.is_zero(user.args[2])
     if user.name in pw.WHERES:
         return user.args[0] in flags and user.args[2] is value and pw.is_zero(user.args[1])
     return False
@@ -114,7 +114,7 @@ def _factor(op: Op, value: Value, coords: Coords, builder: ScoreBuilder) -> sc.N
     if kind == "div" and op.args[0] is value and op.args[1] is not value:
         return sc.binary("div", sc.const(1.0, dtype), builder.aside(op.args[1], coords, dtype), dtype)
     one, zero = sc.const(1.0, dtype), sc.const(0.0, dtype)
-    if op.name in pw.FILLS and op.args[0] is value and op.args[2] in (0, 0.0):
+    if op.name in pw.FILLS and op.args[0] is value and pw.is_zero(op.args[2]):
         return sc.where(builder.condition(op.args[1], coords), zero, one)
     if op.name in pw.WHERES and op.args[1] is value and pw.is_zero(op.args[2]):
         return sc.where(builder.condition(op.args[0], coords), one, zero)

@@ -141,7 +141,7 @@ def _masked(graph: Graph, value: Value) -> tuple[Value, tuple[tuple[Value, bool]
         condition = op.args[1] if op.name in pw.FILLS else op.args[0] if op.name in pw.WHERES else None
         if not isinstance(condition, Value):
             break
-        if op.name in pw.FILLS and op.args[0] is value and op.args[2] in (0, 0.0):
+        if op.name in pw.FILLS and op.args[0] is value and pw.is_zero(op.args[2]):
             masks.append((condition, True))
         elif op.name in pw.WHERES and op.args[1] is value and pw.is_zero(op.args[2]):
             masks.append((condition, False))

@@ -69,7 +69,7 @@ class _Run:
         table, order = tables.by_key(side, place)
         entry = ix.axis(KEY) - ix.axis(QUERY) + sympy.sympify(lengths[QUERY]) - 1
         moved = {load: _moved(load, place, entry, order) for load in loads}
-        spec = _with_sizes(dataclasses.replace(spec, **_formulas(spec, moved)), entry)
+        spec = _with_sizes(_moved_formulas(spec, moved), entry)
         sides[sides.index(side)] = table
         sizes = tuple(materialize(self.graph, size(n), op) for n in spec.sizes)
         op.attrs["spec"] = spec
@@ -124,10 +124,15 @@ def _moved(load: sc.Node, place: Place, entry: sympy.Expr, order: tuple[int, ...
     return sc.load(name, tuple(at[d] for d in order), load.dtype)
 
 
-def _formulas(spec: AttentionSpec, moved: dict[sc.Node, sc.Node]) -> dict[str, sc.Node]:
-    """The formulas of a spec with loads replaced."""
-    roots = {"score": spec.score, "visible": spec.visible, "weight": spec.weight, "sink": spec.sink}
-    return {name: sc.substitute(root, moved) for name, root in roots.items() if root is not None}
+def _moved_formulas(spec: AttentionSpec, moved: dict[sc.Node, sc.Node]) -> AttentionSpec:
+    """The spec with loads replaced in every formula."""
+    return dataclasses.replace(
+        spec,
+        score=sc.substitute(spec.score, moved),
+        visible=sc.substitute(spec.visible, moved),
+        weight=None if spec.weight is None else sc.substitute(spec.weight, moved),
+        sink=None if spec.sink is None else sc.substitute(spec.sink, moved),
+    )
 
 
 def _with_sizes(spec: AttentionSpec, entry: sympy.Expr) -> AttentionSpec:

@@ -50,8 +50,9 @@ class FuseAttention:
             else:
                 matched.append((index, match, spec, sides))
                 context.sites.append(site_of(index, match, spec, sides, context))
+        replaced: dict[Value, Value] = {}
         for index, match, spec, sides in matched:
-            fused = rewrite(graph, match, spec, sides)
+            fused = rewrite(graph, match, spec, sides, replaced)
             fused.meta["site"] = index
         return bool(matched)
 

@@ -148,3 +148,17 @@ def test_right_or_left_with_a_code(case: Case) -> None:
     assert outcome.codes == ([case.code] if case.code else [])
     assert outcome.fused == int(not case.code)
     assert not any(note.code == "ATTNC-HOST-INTERNAL" for report in outcome.reports for note in report.notes)
+
+
+def test_the_result_of_one_attention_is_the_operand_of_the_next() -> None:
+    def twice(x: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        for _ in range(2):
+            x = torch.softmax(x @ x.mT * 0.25 + (x * bias).sum(-1)[:, :, None], -1) @ v
+        return x
+
+    generator = torch.Generator().manual_seed(2)
+    x, v = (torch.randn(B, H, S, D, generator=generator) for _ in "xv")
+    outcome = run_function(twice, (x, v, torch.linspace(-1, 1, D)))
+    assert outcome.right and outcome.fused == 2, str(outcome)
+    (report,) = outcome.reports
+    assert len(report.kernels) == 1 and {site.kernel for site in report.sites} == set(report.kernels)
