@@ -11,7 +11,8 @@ import torch
 from attnc.compiler.dump import Dump
 from attnc.compiler.frontends.torch.importer import import_graph
 from attnc.compiler.hints import size_hints, user_names
-from attnc.compiler.host.to_fx import Lowered, export_graph
+from attnc.compiler.host.lower_rope import RopeProgram
+from attnc.compiler.host.to_fx import Expanded, Lowered, export_graph
 from attnc.compiler.options import Options
 from attnc.compiler.passes.base import Context, Pass
 from attnc.compiler.passes.pipeline import run_pipeline
@@ -81,16 +82,24 @@ def compile_ir(
 
     report.seconds.update(run_pipeline(graph, context, after=after, check=options.verify is not None))
     report.seconds["build"] = _build(context)
-    report.sites, report.notes = context.sites, context.notes
-    report.kernels = {source.name: source.text for _, source in context.kernels.values()}
+    report.sites, report.notes, report.ropes = context.sites, context.notes, context.ropes
+    report.kernels = {context.kernel_name(plan): source.text for plan, (_, source) in context.kernels.items()}
     if training and context.kernels:
         report.notes.append(
             Note("ATTNC-TRAINING-RECOMPUTE", "gradients are enabled: the backward pass recomputes scores")
         )
-    rewritten = export_graph(graph, lambda op: lower_attention(op, training))
+    ropes = RopeProgram(complex_products=options.host == "aten")
+    rewritten = export_graph(graph, lambda op: lower(op, training, ropes))
     if dump:
         dump.finish(context, report)
     return Compiled(rewritten, graph, report, context)
+
+
+def lower(op: Op, training: bool, ropes: RopeProgram) -> Lowered | Expanded:
+    """What an ``attn.*`` op becomes on the host."""
+    if op.name == "attn.rope":
+        return Expanded(lambda emit, of: ropes.run(op, emit, of))
+    return lower_attention(op, training)
 
 
 def lower_attention(op: Op, training: bool) -> Lowered:

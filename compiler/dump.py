@@ -1,32 +1,37 @@
-"""IR dumps: one numbered file per pass, the kernels beside them, the report last."""
+"""IR dumps: one numbered file per pass, the kernels beside them, then the report and what pages are drawn from.
+
+``attnc dump html`` makes a page of a dump; ``compiler/inspection/folder.py`` reads it back.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import os
-import tempfile
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from attnc.compiler.inspection.pictures import Album, numeric_sizes
 from attnc.compiler.passes.base import Context, Pass
 from attnc.compiler.report import Report
 from attnc.ir.graph import Graph
 from attnc.ir.printer import print_graph
 
+SITES_VERSION = 1
+
 _graphs = itertools.count()
 
 
 class Dump:
-    """Writes one graph's files into ``folder/graph_NN/``. Every file appears whole, by rename."""
+    """Writes one graph's files into ``folder/graph_NN/``, a new folder. Every file appears whole, by rename."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder) / f"graph_{next(_graphs):02d}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"attnc: cannot write IR dumps to {self.folder}: {error}. Choose another folder.") from error
+        self.folder = _new_folder(Path(folder))
+        self._last = Graph()
 
     def graph(self, graph: Graph, label: str = "captured", position: int = -1) -> None:
         """One IR file, e.g. ``02_fuse-attention.ir``; position −1 is the graph before any pass."""
+        self._last = graph
         write_atomic(self.folder / f"{position + 1:02d}_{label}.ir", print_graph(graph))
 
     def after(self, position: int, step: Pass, graph: Graph) -> None:
@@ -34,20 +39,50 @@ class Dump:
         self.graph(graph, step.name, position)
 
     def finish(self, context: Context, report: Report) -> None:
-        """The kernels and the report."""
-        for plan, source in context.kernels.values():
-            write_atomic(self.folder / f"{source.name}.cpp", source.text)
-            write_atomic(self.folder / f"{source.name}.plan.json", plan.to_json())
+        """The kernels, the attentions of the last graph with their pictures, and the report."""
+        files = {digest: context.kernel_name(digest) for digest in context.kernels}
+        for digest, (plan, source) in context.kernels.items():
+            write_atomic(self.folder / f"{files[digest]}.cpp", source.text)
+            write_atomic(self.folder / f"{files[digest]}.plan.json", plan.to_json())
+        write_atomic(self.folder / "sites.json", _sites(self._last, context, files))
         write_atomic(self.folder / "report.json", report.to_json())
+
+
+def _new_folder(parent: Path) -> Path:
+    """``graph_NN`` with the next number that nobody has: an earlier run's files are neither mixed in nor lost."""
+    while True:
+        folder = parent / f"graph_{next(_graphs):02d}"
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise OSError(f"attnc: cannot write IR dumps to {folder}: {error}. Choose another folder.") from error
+
+
+def _sites(graph: Graph, context: Context, files: Mapping[int, str]) -> str:
+    """For each attention: the value it makes, the site in the report, the kernel's file, its picture."""
+    album = Album(numeric_sizes(graph, context.hints), context.user_names)
+    attentions = [
+        {
+            "value": op.results[0].name,
+            "site": op.meta.get("site"),
+            "kernel": files.get(op.meta.get("plan", -1), ""),
+            "picture": album.add(op),
+        }
+        for op in graph.ops
+        if op.name == "attn.attention"
+    ]
+    pictures = [dataclasses.asdict(picture) for picture in album.pictures]
+    return json.dumps({"version": SITES_VERSION, "attentions": attentions, "pictures": pictures}, indent=1)
 
 
 def write_atomic(path: Path, text: str) -> None:
     """Write a text file so that it is there whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

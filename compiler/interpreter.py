@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 from attnc.compiler.frontends.torch.arguments import to_fx
 from attnc.compiler.frontends.torch.names import op_name, resolve
+from attnc.compiler.host.lower_rope import RopeProgram
 from attnc.compiler.planning.plan import plan_attention
 from attnc.ir.graph import Graph
 from attnc.ir.values import Arg, Op, Value
@@ -29,10 +30,12 @@ class Interpreter:
         self.graph = graph
         self.wide = wide
         self.values: dict[Value, Any] = {}
+        self._ropes = RopeProgram()
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) != len(self.graph.inputs):
             raise ValueError(f"graph @{self.graph.name} takes {len(self.graph.inputs)} inputs, got {len(inputs)}")
+        self._ropes = RopeProgram()  # tables of other inputs are of no use
         self.values = {v: self._widened(x) for v, x in zip(self.graph.inputs, inputs, strict=True)}
         for op in self.graph.ops:
             self._step(op)
@@ -43,6 +46,8 @@ class Interpreter:
             self.values[op.result] = self._widened(_tensor(self.graph.constants[str(op.attrs["name"])]))
         elif op.name == "attn.attention":
             self.values.update(zip(op.results, self._attention(op), strict=False))
+        elif op.name == "attn.rope":
+            self.values[op.result] = self._rope(op)
         else:
             target = (
                 op.meta["target"] if "target" in op.meta and op_name(op.meta["target"]) == op.name else resolve(op.name)
@@ -56,6 +61,13 @@ class Interpreter:
         q, k, v, sides, sizes = (self._read(a) for a in op.args)
         dtype = torch.float64 if self.wide else None
         return reference.attention(plan_attention(op), q, k, v, list(sides), [int(n) for n in sizes], dtype=dtype)
+
+    def _rope(self, op: Op) -> torch.Tensor:
+        def call(name: str, *args: Any, origin: object = None, **kwargs: Any) -> Any:
+            return resolve(f"aten.{name}")(*args, **(tree_map(_wide_dtype, kwargs) if self.wide else kwargs))
+
+        result: torch.Tensor = self._ropes.run(op, call, self.values.__getitem__)
+        return result
 
     def _call_arguments(self, op: Op) -> tuple[list[Any], dict[str, Any]]:
         likes, named = op.meta.get("template", ((), {}))

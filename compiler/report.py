@@ -66,6 +66,30 @@ class Site:
         return "" if self.fused else CODES[self.code].remedy
 
 
+@dataclass(frozen=True)
+class Rope:
+    """One proved rotary embedding."""
+
+    where: str
+    style: str
+    """``half`` or ``interleaved``."""
+    rotary_dim: int
+    features: int
+    positions: int = 1
+    """How many positions its angles depend on: 1, or 2 and more in vision models."""
+    attention_factor: float = 1.0
+    site: str = ""
+    """The attention that reads it: number of the site and operand, ``0 q``."""
+
+    @property
+    def kind(self) -> str:
+        """Words for people, the same for rotations that differ in place only."""
+        part = "" if self.rotary_dim == self.features else f" of {self.features}"
+        several = f", {self.positions} positions" if self.positions > 1 else ""
+        factor = f", factor {self.attention_factor:g}" if self.attention_factor != 1.0 else ""
+        return f"{self.style}, {self.rotary_dim}{part} features{several}{factor}"
+
+
 @dataclass
 class Report:
     """What happened to one graph. ``total`` counts attentions, not every softmax."""
@@ -74,6 +98,7 @@ class Report:
     host: str = ""
     sites: list[Site] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    ropes: list[Rope] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each compile step."""
     kernels: dict[str, str] = field(default_factory=dict)
@@ -101,7 +126,8 @@ class Report:
             raise ValueError(f"not a report of version {REPORT_VERSION}")
         del data["fused"], data["total"]
         sites = [Site(**{**s, "certificate": tuple(s["certificate"])}) for s in data.pop("sites")]
-        return Report(sites=sites, notes=[Note(**n) for n in data.pop("notes")], **data)
+        ropes = [Rope(**r) for r in data.pop("ropes", [])]
+        return Report(sites=sites, notes=[Note(**n) for n in data.pop("notes")], ropes=ropes, **data)
 
     def table(self) -> Table:
         """The sites as a rich table."""
@@ -114,10 +140,19 @@ class Report:
             table.add_row(*map(Text, cells), _result(site))  # Text: a formula's [b, k] is no markup
         return table
 
+    def rope_lines(self) -> list[str]:
+        """Proved rotations of one kind as a line: how many, and which operands of which sites they are."""
+        kinds: dict[str, list[Rope]] = {}
+        for rope in self.ropes:
+            kinds.setdefault(rope.kind, []).append(rope)
+        return [_ropes(kind, ropes) for kind, ropes in kinds.items()]
+
     def render(self, console: Console | None = None) -> None:
         """Print the table and the notes."""
         console = console or Console()
         console.print(self.table())
+        for line in self.rope_lines():
+            console.print(Text("rope", style="green").append(f" {line}", style="default"))
         for note in self.notes:
             where = f" ({note.where})" if note.where else ""
             console.print(Text(note.code, style="yellow").append(f" {note.message}{where}", style="default"))
@@ -139,6 +174,14 @@ class Report:
         notes = "".join(f"<p><code>{html.escape(n.code)}</code> {html.escape(n.message)}</p>" for n in self.notes)
         title = html.escape(f"{self.name}: {self.fused}/{self.total} attentions fused")
         return f"<b>{title}</b><table><tr>{heads}</tr>{rows}</table>{notes}"
+
+
+def _ropes(kind: str, ropes: list[Rope]) -> str:
+    reads = [r.site.split() for r in ropes if r.site]
+    operands = " and ".join(sorted({operand for _, operand in reads}, reverse=True))
+    sites = ", ".join(dict.fromkeys(number for number, _ in reads))
+    where = f": {operands} of {sites}" if reads else ""
+    return f"{len(ropes)} rotation{'s' if len(ropes) != 1 else ''} proved ({kind}){where}"
 
 
 def _place(site: Site) -> str:

@@ -30,8 +30,8 @@ def execute(graph: Graph, inputs: Path) -> dict[str, Tensor]:
     from attnc.compiler.interpreter import Interpreter
 
     arrays = read_npz(inputs)
-    given = _bind(graph, arrays)
-    graph.constants.update(_constants(graph, arrays))
+    given = bind(graph, arrays)
+    graph.constants.update(constants(graph, arrays))
     machine = Interpreter(graph)
     try:
         with torch.no_grad():
@@ -43,7 +43,7 @@ def execute(graph: Graph, inputs: Path) -> dict[str, Tensor]:
     return {name: result for name, result in named.items() if isinstance(result, torch.Tensor)}
 
 
-def _bind(graph: Graph, arrays: Mapping[str, Tensor]) -> list[Any]:
+def bind(graph: Graph, arrays: Mapping[str, Tensor]) -> list[Any]:
     """The graph's inputs in order, checked: tensors by name, host scalars from the file or from the tensors' sizes."""
     from attnc.ir.types import ScalarType, TensorType
 
@@ -109,7 +109,8 @@ def _scalar(value: Value, arrays: Mapping[str, Tensor], sizes: Mapping[str, int]
     raise CliError(f"input %{value.name}: missing; give a 0-dimensional array of that name")
 
 
-def _constants(graph: Graph, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+def constants(graph: Graph, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The graph's constants, from the arrays where those have them. Raises CliError for one without numbers."""
     import numpy
     import torch
 

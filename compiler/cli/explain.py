@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnc.compiler.cli import dims, inputs, source
+
+if TYPE_CHECKING:
+    from attnc.compiler.api import Program
 
 
 def explain(
@@ -16,6 +19,10 @@ def explain(
     fail_under: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, max=100, help="Exit with 1 where fewer than N % of the attentions are fused."),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Mask pictures: a folder for one a fused site, or one .png for all."),
     ] = None,
     example: Annotated[Path | None, typer.Option("--inputs", metavar="FILE", help=inputs.HELP)] = None,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=RANGE", help=dims.HELP)] = None,
@@ -27,13 +34,16 @@ def explain(
         subject = source.load(src, example, dims.parse_dims(dim or []))
         from attnc.compiler import api
 
-        report = api.explain(
+        program = api.compile(
             subject.model, subject.args, subject.kwargs, dynamic_shapes=subject.dynamic_shapes, name=src
         )
+    report = program.report
     if json:
         print(report.to_json())
     else:
         report.render(stdout())
+    if png is not None:
+        _draw(program, png)
     if fail_under is not None:
         _judge(report.fused, report.total, fail_under)
 
@@ -43,3 +53,25 @@ def _judge(fused: int, total: int, percent: int) -> None:
     if 100 * fused < percent * max(total, 1):
         typer.echo(f"attnc: {fused} of {total} attentions are fused, fewer than {percent} %", err=True)
         raise typer.Exit(1)
+
+
+def _draw(program: Program, path: Path) -> None:
+    """Write the pictures and say on stderr which is where. Raises CliError where one file can't hold them."""
+    from attnc.compiler.cli.errors import CliError
+    from attnc.compiler.cli.output import staged_file
+    from attnc.compiler.inspection.pictures import album_of
+    from attnc.compiler.inspection.png import encode
+
+    drawn = album_of(program.graph)
+    single = path.suffix == ".png"
+    if single and len(set(drawn.values())) != 1:
+        raise CliError(f"--png {path}: there are {len(set(drawn.values()))} different masks; name a folder")
+    if not single:
+        path.mkdir(parents=True, exist_ok=True)
+    for number, picture in list(drawn.items())[: 1 if single else None]:
+        site = program.report.sites[number]
+        target = path if single else path / f"site_{number:02d}.png"
+        with staged_file(target) as temporary:
+            temporary.write_bytes(encode(picture, f"{site.module} {site.where}: {site.mask}"))
+        shared = f"sites {', '.join(map(str, drawn))}" if single else f"site {number}"
+        typer.echo(f"{target}: {shared}, {site.mask}; {picture.caption()}", err=True)

@@ -1,6 +1,6 @@
 """IR graph → FX graph: what was imported comes back node for node, what passes made is issued by name.
 
-``attn.attention`` is lowered through a callback, because only the compiler knows the plan it made for the op.
+``attn.*`` ops are lowered through a callback, because only the compiler knows what it planned for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,18 @@ class Lowered:
     """IR arguments (values included)."""
 
 
-Lower = Callable[[Op], Lowered]
+Emit = Callable[..., torch.fx.Node]
+"""``emit(aten op without its dialect, *arguments, **keywords)``: one node. ``origin``, metadata it takes over."""
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """The nodes an ``attn.*`` op becomes: ``build`` makes them and gives that of the result."""
+
+    build: Callable[[Emit, Callable[[Value], torch.fx.Node]], torch.fx.Node]
+
+
+Lower = Callable[[Op], Lowered | Expanded]
 
 
 def export_graph(graph: Graph, lower: Lower | None = None) -> torch.fx.GraphModule:
@@ -97,6 +108,9 @@ class _Export:
         if self.lower is None:
             raise LookupError(f"{op.name} at {op.loc}: no lowering was given for it")
         call = self.lower(op)
+        if isinstance(call, Expanded):
+            self._expanded(op, call)
+            return
         args = tuple(to_fx(a, self.nodes.__getitem__) for a in call.args)
         whole = self.fx.create_node("call_function", call.target, args, name=f"{op.results[0].name}_call")
         whole.meta = _meta(op)
@@ -107,6 +121,18 @@ class _Export:
             if isinstance(whole.meta.get("val"), tuple | list):
                 part.meta["val"] = whole.meta["val"][position]
             self.nodes[value] = part
+
+    def _expanded(self, op: Op, call: Expanded) -> None:
+        meta = _meta(op)
+
+        def emit(name: str, *args: Any, origin: dict[str, Any] | None = None, **kwargs: Any) -> torch.fx.Node:
+            label = f"{op.result.name}_{name.split('.')[0]}"
+            node = self.fx.create_node("call_function", resolve(f"aten.{name}"), args, kwargs, name=label)
+            node.meta = meta.copy() if origin is None else carried(origin)
+            self._fill(node, op)
+            return node
+
+        self.nodes[op.result] = call.build(emit, self.nodes.__getitem__)
 
     def _fill(self, node: torch.fx.Node, op: Op) -> None:
         """``meta["val"]`` of a node that was not imported with one."""

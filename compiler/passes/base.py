@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import Source
-from attnc.compiler.report import Note, Site
+from attnc.compiler.report import Note, Rope, Site
 from attnc.ir.graph import Graph
 from attnc.ir.types import Dim
 
@@ -24,8 +24,16 @@ class Context:
     """Graph input → the name its user knows it by, for formulas in reports."""
     sites: list[Site] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    ropes: list[Rope] = field(default_factory=list)
     kernels: dict[int, tuple[KernelPlan, Source]] = field(default_factory=dict)
     """Plan digest → plan and source."""
+
+    def kernel_name(self, plan: int) -> str:
+        """A name for a kernel that no other of this graph has: its source's, with a number where several share it."""
+        name = self.kernels[plan][1].name
+        same = [digest for digest, (_, source) in self.kernels.items() if source.name == name]
+        place = same.index(plan)
+        return f"{name}_{place + 1}" if place else name
 
     def value_of(self, dim: Dim) -> int | None:
         """A dimension at the hinted sizes; None where a size has no hint."""

@@ -29,7 +29,7 @@ class ChooseStrategy:
             op.meta["plan"] = plan.digest
             site = op.meta.get("site")
             if site is not None and site < len(context.sites):
-                name = context.kernels[plan.digest][1].name
+                name = context.kernel_name(plan.digest)
                 context.sites[site] = dataclasses.replace(context.sites[site], kernel=name)
             changed = True
         return changed

@@ -13,6 +13,7 @@ from attnc.compiler.passes.clean_up import CleanUp
 from attnc.compiler.passes.distribute import Distribute
 from attnc.compiler.passes.fold_layout import FoldLayout
 from attnc.compiler.passes.fuse_attention import FuseAttention
+from attnc.compiler.passes.rotary import Rotary
 from attnc.ir.graph import Graph
 from attnc.ir.verifier import verify
 
@@ -22,6 +23,7 @@ PIPELINE: tuple[Pass, ...] = (
     FuseAttention(),
     CleanUp(),
     FoldLayout(),
+    Rotary(),
     Bias(),
     ChooseStrategy(),
     CleanUp(),

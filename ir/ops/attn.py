@@ -39,8 +39,8 @@ ATTENTION = OpDef(
 
 
 def _verify_rope(op: Op) -> Iterator[str]:
-    x, position, frequency = (a.type for a in op.args if isinstance(a, Value) and isinstance(a.type, TensorType))
-    rotated = op.attrs["rotary_dim"]
+    x, result, rotated = _tensor_type(op.args[0]), op.result.type, op.attrs["rotary_dim"]
+    positions, frequencies = _tensor_types(op.args[1]), _tensor_types(op.args[2])
     if op.attrs["style"] not in ROPE_STYLES:
         yield f"style {op.attrs['style']!r} is none of {', '.join(ROPE_STYLES)}"
     if x.rank == 0 or not x.dtype.is_float:
@@ -48,13 +48,27 @@ def _verify_rope(op: Op) -> Iterator[str]:
         return
     if rotated <= 0 or rotated % 2 or (isinstance(x.shape[-1], int) and rotated > x.shape[-1]):
         yield f"rotary_dim {rotated} must be even, positive and at most x's last dimension {x.shape[-1]}"
-    if frequency.rank != 1 or frequency.shape[0] * 2 != rotated:
-        yield f"inv_freq must have one dimension of length rotary_dim / 2 = {rotated // 2}"
-    if position.dtype.is_complex or not _broadcasts(position.shape, x.shape[:-1]):
-        yield "position must be real and broadcast to x without its last dimension"
-    result = op.result.type
-    if not isinstance(result, TensorType) or result.dtype is not x.dtype or not _same_shape(result.shape, x.shape):
-        yield "the result must have x's dtype and shape"
+    if not positions or len(positions) != len(frequencies):
+        yield "positions and inv_freqs must be lists of one length, at least 1"
+    for frequency in frequencies:
+        if not frequency.dtype.is_float or frequency.rank != 1 or frequency.shape[0] * 2 != rotated:
+            yield f"inv_freqs must be float and have one dimension of length rotary_dim / 2 = {rotated // 2}"
+    for position in positions:
+        if position.dtype.is_complex or not _broadcasts(position.shape, x.shape[:-1]):
+            yield "positions must be real and broadcast to x without its last dimension"
+    if not isinstance(result, TensorType) or not _same_shape(result.shape, x.shape):
+        yield "the result must have x's shape"
+    elif not result.dtype.is_float or result.dtype.bits < x.dtype.bits:
+        yield "the result must have x's dtype or a wider float dtype"
+
+
+def _tensor_type(arg: Arg) -> TensorType:
+    assert isinstance(arg, Value) and isinstance(arg.type, TensorType)  # the signature was checked
+    return arg.type
+
+
+def _tensor_types(args: Arg) -> list[TensorType]:
+    return [_tensor_type(arg) for arg in args] if isinstance(args, tuple) else []
 
 
 def _broadcasts(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> bool:
@@ -79,20 +93,22 @@ ROPE = OpDef(
     summary="rotary position embedding of the last dimension",
     operands=(
         Operand("x", "tensor", "float[..., D]"),
-        Operand("position", "tensor", "broadcasts to x.shape[:-1], aligned at the right"),
-        Operand("inv_freq", "tensor", "float[rotary_dim / 2], angle per position of each pair"),
+        Operand("positions", "tensors", "each broadcasts to x.shape[:-1], aligned at the right"),
+        Operand("inv_freqs", "tensors", "for each position float[rotary_dim / 2], angle per position of each pair"),
     ),
     attributes=(
         Attribute("style", str, "`half` pairs (i, i + rotary_dim/2), `interleaved` pairs (2i, 2i + 1)"),
         Attribute("rotary_dim", int, "how many leading features rotate; the rest pass through"),
         Attribute("attention_factor", float, "factor on cos and sin (1.0 but for some length scalings)"),
     ),
-    results=(Result("out", "x's dtype and shape, contiguous"),),
+    results=(Result("out", "x's shape; x's dtype or a wider float dtype; dense, in the order its strides say"),),
     verify=_verify_rope,
     infer=_infer_rope,
     doc=(
-        "Pair (x, y) at angle a = position · inv_freq[i] becomes `(x·c − y·s, y·c + x·s)` with "
-        "`c = attention_factor · cos a` and `s = attention_factor · sin a`, angles in f32."
+        "Pair i, (x, y), at angle `a = Σ_n positions[n] · inv_freqs[n][i]` becomes `(x·c − y·s, y·c + x·s)` with "
+        "`c = attention_factor · cos a` and `s = attention_factor · sin a`. One position is the usual case; vision "
+        "models turn some pairs by the row and some by the column, and have zeros among their frequencies. An angle "
+        "is computed in f64 where its position or frequencies are, else in f32; c and s are rounded to out's dtype."
     ),
 )
 

@@ -103,7 +103,7 @@ def test_attention_infers_its_results(gqa: str) -> None:
 
 
 ROPE = """graph @f(%x: bf16[B, 4, S, 64], %p: i64[B, 1, S], %w: f32[16]) sizes(B in [1, 8], S in [1, inf]) {
-  %y: bf16[B, 4, S, 64] = attn.rope(%x, %p, %w) {style = "half", rotary_dim = 32, attention_factor = 1.0}
+  %y: bf16[B, 4, S, 64] = attn.rope(%x, [%p], [%w]) {style = "half", rotary_dim = 32, attention_factor = 1.0}
   return %y
 }
 """
@@ -121,9 +121,16 @@ def test_rope() -> None:
     [
         ('"half"', '"quarter"', "style 'quarter'"),
         ("rotary_dim = 32", "rotary_dim = 128", "rotary_dim 128 must be even"),
-        ("rotary_dim = 32", "rotary_dim = 16", "inv_freq must have one dimension of length rotary_dim / 2 = 8"),
-        ("%p: i64[B, 1, S]", "%p: i64[B, 2, S]", "position must be real and broadcast"),
-        ("%y: bf16", "%y: f32", "the result must have x's dtype and shape"),
+        ("rotary_dim = 32", "rotary_dim = 16", "have one dimension of length rotary_dim / 2 = 8"),
+        ("%w: f32[16]", "%w: i64[16]", "inv_freqs must be float"),
+        ("%p: i64[B, 1, S]", "%p: i64[B, 2, S]", "positions must be real and broadcast"),
+        ("%p: i64[B, 1, S]", "%p: c64[B, 1, S]", "positions must be real and broadcast"),
+        ("[%p]", "[%p, %p]", "positions and inv_freqs must be lists of one length"),
+        ("[%p], [%w]", "[], []", "positions and inv_freqs must be lists of one length, at least 1"),
+        ("[%p]", "%p", "argument positions must be a list of tensors"),
+        ("%y: bf16[B, 4, S, 64]", "%y: bf16[B, 4, S, 32]", "the result must have x's shape"),
+        ("%y: bf16", "%y: i64", "the result must have x's dtype or a wider float dtype"),
+        ("%x: bf16[B, 4, S, 64]", "%x: f32[B, 4, S, 64]", "the result must have x's dtype or a wider float dtype"),
         ("%x: bf16", "%x: i64", "x must be a float tensor"),
         ("attention_factor = 1.0", "attention_factor = 1", "attribute attention_factor must be float"),
     ],
@@ -131,6 +138,12 @@ def test_rope() -> None:
 def test_rope_refuses(old: str, new: str, message: str) -> None:
     assert old in ROPE
     assert message in found(parse_graph(ROPE.replace(old, new, 1)))
+
+
+def test_rope_takes_several_positions_and_widens() -> None:
+    inputs = ROPE.replace("%w: f32[16]", "%w: f32[16], %v: f32[16], %r: f32[S]")
+    text = inputs.replace("[%p], [%w]", "[%p, %r], [%w, %v]")
+    assert problems(parse_graph(text.replace("%y: bf16", "%y: f32"))) == []
 
 
 def test_getitem() -> None:

@@ -1,0 +1,171 @@
+"""From a proved rotation to ``attn.rope``: positions and frequencies as operands, made once and shared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import torch
+
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.rotary.operands import Entries, Operands, Run, runs_of
+from attnc.compiler.rotary.proof import Rotation
+from attnc.compiler.rotary.turns import Position
+from attnc.ir.graph import Graph
+from attnc.ir.types import Dim, DType, TensorType
+from attnc.ir.values import Arg, Literal, Op, Value
+
+
+@dataclass
+class Rewrite:
+    """Rewrites rotations of one graph, in execution order; equal operands are made once."""
+
+    graph: Graph
+    unrecorded: Collection[Op] = ()
+    """Ops that run with gradients off."""
+    made: dict[object, Value] = field(default_factory=dict)
+
+    def apply(self, rotation: Rotation, operands: Operands) -> Op:
+        """Put ``attn.rope`` in the place of a rotation's result."""
+        before = rotation.result.op
+        assert before is not None
+        kind = tensor_type(rotation.result)
+        positions = tuple(self._position(p, cut, kind.device, before) for p, cut, _ in operands.turns)
+        frequencies = tuple(self._frequencies(e, cut, kind.device, before) for _, cut, e in operands.turns)
+        op = self.graph.create(
+            "attn.rope",
+            (rotation.x, positions, frequencies),
+            (kind,),
+            attrs={
+                "style": rotation.style,
+                "rotary_dim": rotation.rotary_dim,
+                "attention_factor": rotation.factor,
+            },
+            loc=before.loc,
+            before=before,
+            names=("rope",),
+        )
+        op.meta = {
+            **before.meta,
+            "complex": rotation.is_complex,
+            "recorded": before not in self.unrecorded,
+            "tables": rotation.origin.meta.get("fx", {}),
+        }
+        self.graph.replace_uses(rotation.result, op.result)
+        return op
+
+    def _position(self, position: Position, cut: bool, device: str, before: Op) -> Value:
+        key = (position, cut)
+        if key not in self.made:
+            self.made[key] = self._detached(self._aligned(position, device, before), cut, before)
+        return self.made[key]
+
+    def _aligned(self, position: Position, device: str, before: Op) -> Value:
+        """The positions with a dimension for each place from the outermost used one on."""
+        value = position.value
+        if isinstance(value, int):
+            value = self._op(before, "arange.default", (value,), (value,), DType.I64, device)
+        for dim, cut in position.windows:
+            shape = tensor_type(value).shape
+            shape = (*shape[:dim], cut.length, *shape[dim + 1 :])
+            value = self._view(before, "slice.Tensor", (value, dim, *cut.bounds, cut.step), shape)
+        places = list(position.places)
+        for dim, index in reversed(position.fixed):
+            shape = tensor_type(value).shape
+            value = self._view(before, "select.int", (value, dim, index), (*shape[:dim], *shape[dim + 1 :]))
+            del places[dim]
+        for dim in reversed(range(len(places))):
+            if places[dim] is None:
+                shape = tensor_type(value).shape
+                value = self._view(before, "squeeze.dim", (value, dim), (*shape[:dim], *shape[dim + 1 :]))
+                del places[dim]
+        return self._spread(value, [place for place in places if place is not None], before)
+
+    def _spread(self, value: Value, places: list[int], before: Op) -> Value:
+        """Dimensions in order, and one of length 1 for each place not used."""
+        order = tuple(sorted(range(len(places)), key=lambda dim: -places[dim]))
+        if order != tuple(range(len(places))):
+            shape = tensor_type(value).shape
+            value = self._view(before, "permute.default", (value, order), tuple(shape[dim] for dim in order))
+        for dim, place in enumerate(range(max(places, default=-1), -1, -1)):
+            if place not in places:
+                shape = tensor_type(value).shape
+                value = self._view(before, "unsqueeze.default", (value, dim), (*shape[:dim], 1, *shape[dim:]))
+        return value
+
+    def _frequencies(self, entries: Entries, cut: bool, device: str, before: Op) -> Value:
+        key = (entries, cut)
+        if key not in self.made:
+            self.made[key] = self._detached(self._gathered(entries, device, before), cut, before)
+        return self.made[key]
+
+    def _gathered(self, entries: Entries, device: str, before: Op) -> Value:
+        """One frequency for each pair: a tensor as it is, a slice of one, or zeros with slices written in."""
+        if any(entry and entry[0].value is None for entry in entries):
+            return self._constant([entry[0].number * entry[1] if entry else 0.0 for entry in entries], before)
+        count, sources = len(entries), runs_of(entries)
+        whole = len(sources) == 1 and len(sources[0][2]) == 1 and sources[0][2][0].count == count
+        result: Value | None = None
+        for source, scale, runs in sources:
+            assert source is not None
+            flat = self._scaled(self._flat(source, before), scale, before)
+            for run in runs:
+                part = self._part(flat, run, before)
+                if whole:
+                    return part
+                if result is None:
+                    kind = tensor_type(flat)
+                    result = self._op(before, "new_zeros.default", (flat, (count,)), (count,), kind.dtype, device)
+                end = run.start + (run.count - 1) * run.step + 1
+                args = (result, part, 0, run.start, end, run.step)
+                result = self._op(before, "slice_scatter.default", args, (count,), tensor_type(result).dtype, device)
+        assert result is not None  # a position turns something
+        return result
+
+    def _flat(self, value: Value, before: Op) -> Value:
+        shape = tensor_type(value).shape
+        if len(shape) == 1:
+            return value
+        count = 1
+        for n in shape:
+            assert isinstance(n, int)
+            count *= n
+        return self._view(before, "reshape.default", (value, (count,)), (count,))
+
+    def _scaled(self, value: Value, scale: float, before: Op) -> Value:
+        if scale == 1.0:
+            return value
+        kind = tensor_type(value)
+        return self._op(before, "mul.Tensor", (value, scale), kind.shape, kind.dtype, kind.device)
+
+    def _part(self, flat: Value, run: Run, before: Op) -> Value:
+        if (run.first, run.stride, run.count) == (0, 1, tensor_type(flat).shape[0]):
+            return flat
+        end = run.first + (run.count - 1) * run.stride + 1
+        return self._view(before, "slice.Tensor", (flat, 0, run.first, end, run.stride), (run.count,))
+
+    def _constant(self, numbers: list[float], before: Op) -> Value:
+        name = self.graph.fresh("rope_frequencies")
+        self.graph.constants[name] = torch.tensor(numbers, dtype=torch.float64)
+        kind = TensorType(DType.F64, (len(numbers),))
+        return self.graph.create("ir.constant", (), (kind,), attrs={"name": name}, names=(name,), before=before).result
+
+    def _detached(self, value: Value, cut: bool, before: Op) -> Value:
+        """The value without its gradient, where the source computes the angle with gradients off."""
+        kind = tensor_type(value)
+        if not cut or not kind.dtype.is_float:
+            return value
+        return self._view(before, "detach.default", (value,), kind.shape)
+
+    def _view(self, before: Op, name: str, args: tuple[Arg, ...], shape: tuple[Dim, ...]) -> Value:
+        first = args[0]
+        assert isinstance(first, Value)
+        kind = tensor_type(first)
+        return self._op(before, name, args, shape, kind.dtype, kind.device)
+
+    def _op(
+        self, before: Op, name: str, args: tuple[Arg, ...], shape: tuple[Dim, ...], dtype: DType, device: str
+    ) -> Value:
+        kwargs = {"device": Literal("device", device)} if name == "arange.default" else {}
+        types = (TensorType(dtype, shape, device),)
+        return self.graph.create(f"aten.{name}", args, types, kwargs=kwargs, loc=before.loc, before=before).result
