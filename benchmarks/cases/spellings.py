@@ -217,6 +217,13 @@ def einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @case()
+def einsum_ellipsis(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows, columns, values = (x.transpose(1, 2) for x in (q, k, v))
+    weights = torch.einsum("...qhd,...khd->...hqk", rows, columns).mul(SCALE).softmax(-1)
+    return torch.einsum("...hqk,...khd->...qhd", weights, values)
+
+
+@case()
 def batched_3d(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
     return torch.bmm(torch.bmm(flat_q * SCALE, flat_k.transpose(1, 2)).softmax(-1), flat_v).view(q.shape)

@@ -78,18 +78,32 @@ def _einsum(op: Op) -> Contraction | None:
     if not isinstance(equation, str) or not isinstance(operands, tuple) or len(operands) != 2:
         return None
     left, right = operands
-    text = equation.replace(" ", "")
-    if "->" not in text or "." in text or not isinstance(left, Value) or not isinstance(right, Value):
+    if "->" not in equation or not isinstance(left, Value) or not isinstance(right, Value):
         return None
-    inputs, result = text.split("->")
-    first, second = (tuple(part) for part in inputs.split(","))
-    once = all(len(set(labels)) == len(labels) for labels in (first, second, tuple(result)))
+    inputs, result = equation.replace(" ", "").split("->")
+    texts = inputs.split(",")
+    counts = [_hidden(text, tensor_type(x).rank) for text, x in zip(texts, (left, right), strict=True)]
+    first, second = (_labels(text, count) for text, count in zip(texts, counts, strict=True))
+    kept = _labels(result, max(counts))
+    once = all(len(set(labels)) == len(labels) for labels in (first, second, kept))
     shared = set(first) & set(second)
-    if not once or any(name not in shared and name not in result for name in first + second):
+    if not once or any(name not in shared and name not in kept for name in first + second):
         return None
     if len(first) != tensor_type(left).rank or len(second) != tensor_type(right).rank:
         return None
-    return Contraction(left, right, first, second, tuple(result))
+    return Contraction(left, right, first, second, kept)
+
+
+def _hidden(text: str, rank: int) -> int:
+    """How many dimensions the ellipsis of an einsum operand stands for."""
+    return rank - len(text.replace("...", "")) if "..." in text else 0
+
+
+def _labels(text: str, count: int) -> tuple[str, ...]:
+    """One label for each dimension; those of an ellipsis are counted from the right, as they broadcast."""
+    before, dots, after = text.partition("...")
+    hidden = tuple(f"...{i}" for i in reversed(range(count))) if dots else ()
+    return (*before, *hidden, *after)
 
 
 def lengths_agree(form: Contraction) -> None:
