@@ -86,7 +86,7 @@ def without_shift(scores: Value, axis: int) -> Value:
     if op is None or op.name != "aten.sub.Tensor" or op.arg(2, "alpha", 1) != 1:
         return scores
     left, right = op.args[:2]
-    if not isinstance(left, Value) or not isinstance(right, Value) or not _same_shape(left, scores):
+    if not isinstance(left, Value) or not isinstance(right, Value) or not same_shape(left, scores):
         return scores
     top = row_reduction(right, axis, tensor_type(left).rank, EXTREMES)
     return left if top is not None and top.operands[0] is left else scores
@@ -132,7 +132,8 @@ def dimension(arg: Arg, rank: int) -> int | None:
     return arg % rank if isinstance(arg, int) and rank else None
 
 
-def _same_shape(a: Value, b: Value) -> bool:
+def same_shape(a: Value, b: Value) -> bool:
+    """Whether two tensors provably have one shape."""
     first, second = tensor_type(a).shape, tensor_type(b).shape
     return len(first) == len(second) and all(map(equal, first, second))
 
@@ -144,7 +145,7 @@ def _behind_guard(op: Op) -> Value | None:
     if op.name in pw.FILLS and _tests_infinity(op.args[1]):
         return op.operands[0]
     if op.name in pw.WHERES and _tests_infinity(op.args[0]):
-        branches = [arg for arg in op.args[1:3] if isinstance(arg, Value) and _same_shape(arg, op.result)]
+        branches = [arg for arg in op.args[1:3] if isinstance(arg, Value) and same_shape(arg, op.result)]
         return branches[0] if len(branches) == 1 else None
     return None
 

@@ -24,6 +24,7 @@ from attnc.compiler.fuse.forms import (
     dimension,
     keeps_dimension,
     row_reduction,
+    same_shape,
 )
 from attnc.compiler.fuse.layout import LAYOUT_OPS, SAME, tensor_type
 from attnc.compiler.fuse.reach import Reach
@@ -128,7 +129,7 @@ def _shift(shifted: Value, axis: int) -> tuple[Value, Value | None, bool]:
     if op is not None and op.name == "aten.sub.Tensor" and op.arg(2, "alpha", 1) == 1 and len(op.operands) == 2:
         left, right = op.operands
         top = row_reduction(right, axis, tensor_type(shifted).rank, EXTREMES)
-        if top is not None and equal_shapes(left, shifted):
+        if top is not None and same_shape(left, shifted):
             return left, right, top.operands[0] is left
     return shifted, None, False
 
@@ -276,7 +277,7 @@ def _early(e: _Exponentials, z: _Denominator) -> SoftmaxForm | None:
     op = readers[0]
     by_sum = op.name in DIVIDES and op.args[1] is z.value
     by_inverse = op.name in MULTIPLIES and any(_is_inverse(arg, z.value) for arg in op.args[:2])
-    if not (by_sum or by_inverse) or not equal_shapes(op.result, e.value):
+    if not (by_sum or by_inverse) or not same_shape(op.result, e.value):
         return None
     return _form(e, z, op.result)
 
@@ -339,9 +340,3 @@ def _spans(value: Value, total: Value, axis: int) -> bool:
     if len(full) != len(row):
         return False
     return all(is_one(n) if i == axis else equal(n, m) for i, (m, n) in enumerate(zip(full, row, strict=True)))
-
-
-def equal_shapes(a: Value, b: Value) -> bool:
-    """Whether two tensors provably have one shape."""
-    first, second = tensor_type(a).shape, tensor_type(b).shape
-    return len(first) == len(second) and all(map(equal, first, second))
