@@ -4,12 +4,13 @@ What has to hold, with c = cos a and s = sin a times one factor for all features
 
     out[i] = x[i]·c − x[j]·s        out[j] = x[j]·c + x[i]·s        out[p] = x[p] for features that pass through
 
-for pairs (i, j) that are halves, (i, i + r/2), or neighbours, (2i, 2i + 1), of the first r features.
+or the same with −s, which turns by −a, for pairs (i, j) that are halves, (i, i + r/2), or neighbours, (2i, 2i + 1), of
+the first r features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.rotary.reads import NotRotation
@@ -54,7 +55,7 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
     for first, second in pairs:
         if turned[first].angle != turned[second].angle:
             raise NotRotation(f"features {first} and {second} turn by different angles")
-        if (turned[first].sign, turned[second].sign) != (-1, 1):
+        if turned[first].sign == turned[second].sign:
             raise NotRotation(f"the signs of the sine at features {first} and {second} are no rotation's")
     assert expansion.origin is not None  # a row with an angle has met a wave
     return Rotation(
@@ -63,10 +64,15 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
         style=style,
         rotary_dim=rotary_dim,
         factor=factor,
-        angles=tuple(angles[turned[first].angle] for first, _ in pairs),
+        angles=tuple(_signed(angles[turned[first].angle], -turned[first].sign) for first, _ in pairs),
         is_complex=expansion.is_complex,
         origin=expansion.origin,
     )
+
+
+def _signed(angle: Angle, sign: int) -> Angle:
+    """An angle in the direction of the pair: a pair whose first feature gains the sine turns by −a."""
+    return tuple(replace(turn, scale=sign * turn.scale) for turn in angle)
 
 
 @dataclass(frozen=True)

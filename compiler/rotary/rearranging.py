@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attnc.compiler.fuse.axes import Coords, LayoutError, equal
+from attnc.compiler.fuse.axes import Coords, LayoutError, broadcast, equal
 from attnc.compiler.fuse.layout import LAYOUT_OPS, tensor_type, to_input
 from attnc.compiler.lift.element import Refused
 from attnc.compiler.lift.scalars import scalar
@@ -123,6 +123,26 @@ def _written(read: Read, op: Op, coords: Coords) -> list[Read] | None:
     return [piece for piece in pieces if piece.chosen.any()]
 
 
+def _put(read: Read, op: Op, coords: Coords) -> list[Read] | None:
+    """``select_scatter``: lanes at the index read the written tensor, the others the one written to."""
+    target, written, dim = _operand(op), op.arg(1, "src"), _dimension(op, 2, len(coords))
+    place, at, length = op.arg(3, "index"), read.index(dim), tensor_type(read.value).shape[dim]
+    if at is None or not isinstance(written, Value) or not isinstance(place, int) or not isinstance(length, int):
+        return None
+    inside = read.chosen & (at == place % length)
+    pieces = [read.moved(target, coords, read.chosen & ~inside)]
+    pieces.append(read.moved(written, (*coords[:dim], *coords[dim + 1 :]), inside))
+    return [piece for piece in pieces if piece.chosen.any()]
+
+
+def _copied(read: Read, op: Op, coords: Coords) -> list[Read] | None:
+    """``copy``: every element is the written tensor's, which broadcasts."""
+    written = op.arg(1, "src")
+    if not isinstance(written, Value) or tensor_type(written).dtype is not tensor_type(read.value).dtype:
+        return None
+    return [read.moved(written, broadcast(coords, tensor_type(written).shape))]
+
+
 def _gathered(read: Read, op: Op, coords: Coords) -> list[Read] | None:
     """Rows of a table chosen by one index tensor, along any dimension."""
     table, indices, dim = _table(op)
@@ -206,6 +226,8 @@ _RULES: dict[str, Callable[[Read, Op, Coords], list[Read] | None]] = {
     "aten.cat.default": _joined,
     "aten.stack.default": _stacked,
     "aten.slice_scatter.default": _written,
+    "aten.select_scatter.default": _put,
+    "aten.copy.default": _copied,
     **dict.fromkeys(GATHERS, _gathered),
     "py.getitem": _getitem,
 }

@@ -159,6 +159,39 @@ def complex_numbers_scaled(x, p, f):
     return torch.view_as_real(turn * pairs).flatten(-2)
 
 
+@spelling("half")
+def sections_written_into_a_stack(x, p, f):
+    """As functional tracing writes Qwen3-VL: sections of three grids of angles are put into the first one."""
+    waves = []
+    for wave in (torch.cos, torch.sin):
+        freq = wave(p[None, :, None].float().expand(3, -1, -1) * f)
+        for dim in (1, 2):
+            first = torch.slice_scatter(freq[0], freq[dim, ..., dim:6:3], -1, dim, 6, 3)
+            freq = torch.select_scatter(freq, first, 0, 0)
+        waves.append(torch.cat((freq[0], freq[0]), dim=-1))
+    return x * waves[0] + rotate_half(x) * waves[1]
+
+
+@spelling("half", scale=-1.0)
+def turned_the_other_way(x, p, f):
+    a = twice(angles(p, f))
+    return x * a.cos() - rotate_half(x) * a.sin()
+
+
+@spelling("half", scale=-1.0)
+def second_half_negated_and_first(x, p, f):
+    a = twice(angles(p, f))
+    low, high = x.chunk(2, dim=-1)
+    return x * a.cos() + torch.cat((high, -low), dim=-1) * a.sin()
+
+
+@spelling("interleaved", scale=-1.0)
+def conjugate_numbers(x, p, f):
+    a = angles(p, f)
+    turn = torch.complex(a.cos(), -a.sin())
+    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turn).flatten(-2)
+
+
 @spelling("half", rotary_dim=8, frequencies=INV[::2].clone())
 def first_half_of_the_features(x, p, f):
     a = twice(angles(p, f))
@@ -242,12 +275,18 @@ def test_spelling(name: str, turned: Any) -> None:
     outcome.check()
 
 
-@pytest.mark.parametrize("name", ["half_split", "neighbours_joined", "complex_numbers", "first_half_of_the_features"])
+NUMBERS = [
+    *("half_split", "neighbours_joined", "complex_numbers", "first_half_of_the_features"),
+    *("turned_the_other_way", "conjugate_numbers"),
+]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_are_those_of_the_definition(name: str, turned: Any) -> None:
     case = SPELLINGS[name]
     x = torch.randn(B, H, S, D)
     outcome = turned(case.run, x, POSITIONS, case.frequencies)
-    a = POSITIONS.double()[:, None] * case.frequencies.double()
+    a = case.scale * POSITIONS.double()[:, None] * case.frequencies.double()
     wanted = reference(x, a, case.style, case.rotary_dim, case.factor)
     assert (outcome.wide[1] - wanted).abs().max() < 1e-10
 

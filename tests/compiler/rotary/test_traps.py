@@ -66,11 +66,6 @@ def parts(make: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
 
 
 PAIRS: dict[str, Pair] = {
-    "turned the other way": Pair(
-        lambda x, p, f: x * twice(angles(p, f)).cos() - turn(x) * twice(angles(p, f)).sin(),
-        lambda x, p, f: x * twice(angles(p, f)).cos() + turn(x) * twice(angles(p, f)).sin(),
-        "the signs of the sine",
-    ),
     "a reflection": Pair(
         parts(lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
         parts(lambda a, b, c, s: (a * c - b * s, b * c + a * s)),
@@ -197,15 +192,15 @@ PAIRS: dict[str, Pair] = {
         lambda x, p, f: x * twice(angles(p, f)).cos() * 1.0 + turn(x) * twice(angles(p, f)).sin(),
         "",
     ),
-    "the conjugate": Pair(
-        lambda x, p, f: complex_product(x, torch.polar(torch.ones(S, 4), -angles(p, f)).neg(), angles(p, f), -1.0),
-        lambda x, p, f: complex_product(x, torch.polar(torch.ones(S, 4), angles(p, f)), angles(p, f), 1.0),
-        "the signs of the sine",
-    ),
     "a complex factor that is no rotation": Pair(
-        lambda x, p, f: complex_product(x, torch.complex(angles(p, f).cos(), angles(p, f).cos()), f, 1.0),
-        lambda x, p, f: complex_product(x, torch.complex(angles(p, f).cos(), angles(p, f).sin()), f, 1.0),
+        lambda x, p, f: complex_product(x, torch.complex(angles(p, f).cos(), angles(p, f).cos())),
+        lambda x, p, f: complex_product(x, torch.complex(angles(p, f).cos(), angles(p, f).sin())),
         "feature 0",
+    ),
+    "a section of the sine from another grid": Pair(
+        lambda x, p, f: grids(x, p, f, (2, 1)),
+        lambda x, p, f: grids(x, p, f, (1, 2)),
+        "are of different angles",
     ),
     "rows that are no positions": Pair(
         lambda x, p, f: half(x, twice(torch.outer(torch.arange(16).float().sqrt(), f)[p])),
@@ -220,10 +215,21 @@ PAIRS: dict[str, Pair] = {
 }
 
 
-def complex_product(x: Tensor, z: Tensor, a: Tensor, sign: float) -> Tensor:
-    """Pairs as complex numbers times z, or times its conjugate where ``sign`` is −1."""
-    if sign < 0:
-        z = torch.complex(a.cos(), -a.sin())
+def grids(x: Tensor, p: Tensor, f: Tensor, sine: tuple[int, int]) -> Tensor:
+    """Three grids of positions; every third wave of the first grid is overwritten by another grid's."""
+    a = torch.stack((p, 2 * p, 3 * p))[:, :, None].float() * f
+    return x * sections(a.cos(), (1, 2)) + turn(x) * sections(a.sin(), sine)
+
+
+def sections(wave: Tensor, order: tuple[int, int]) -> Tensor:
+    for offset, grid in enumerate(order, start=1):
+        written = torch.slice_scatter(wave[0], wave[grid, ..., offset::3], -1, offset, None, 3)
+        wave = torch.select_scatter(wave, written, 0, 0)
+    return twice(wave[0])
+
+
+def complex_product(x: Tensor, z: Tensor) -> Tensor:
+    """Pairs as complex numbers times z."""
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * z).flatten(-2)
 
 
