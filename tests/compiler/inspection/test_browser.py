@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+from attnc.compiler.backend import backend
 from attnc.compiler.inspection.folder import read_dump
 from attnc.compiler.inspection.page import page
 from attnc.compiler.report import Report
 from attnc.ir import Graph
+from benchmarks.cases.transformers import family
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --virtual-time-budget=3000"
+    "--disable-component-update --disable-sync --virtual-time-budget=60000"
 ).split()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no chromium on PATH")]
 
@@ -144,3 +148,50 @@ def test_a_site_leads_to_its_op_and_an_attention_to_its_kernel(text: str, tmp_pa
     assert not hidden and closed and width > 100 and height > 100
     assert "#include" in side and "softmax at model.py:12" in side and "causal" in side
     assert all(size > 0 for size in drawn)
+
+
+def minilm() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    from attnc.models import build
+    from attnc.models.minilm import tokenize
+
+    return build("minilm"), dict(tokenize(["A sentence.", "Another one, somewhat longer than the first."]))
+
+
+def gemma() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    chosen = family("gemma3")
+    return chosen.model(), chosen.inputs(2, 33)
+
+
+@pytest.mark.parametrize(("make", "sites", "ropes"), [(minilm, 6, 0), (gemma, 2, 4)], ids=["minilm", "gemma"])
+def test_the_page_of_a_model(
+    make: Callable[[], tuple[nn.Module, dict[str, torch.Tensor]]], sites: int, ropes: int, tmp_path: Path
+) -> None:
+    """Every op is found by search; every site shows its picture and its certificate."""
+    model, inputs = make()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=backend(host="aten", dump_ir=str(tmp_path / "dump")))(**inputs)
+    script = """
+    const data = JSON.parse(document.getElementById("data").textContent);
+    const search = (text) => findRows(data.rows, data.places, text.split("\\n")[0].slice(0, 200));
+    const lost = data.rows.filter(([text], i) => !search(text).has(i));
+    const calls = data.rows.flatMap(([text]) => [...text.matchAll(/= ([a-z]+\\.[\\w.]+)\\(/g)]);
+    const ops = [...new Set(calls.map((call) => call[1]))];
+    const find = document.getElementById("find"), unseen = [];
+    for (const op of ops) {
+      find.value = op; find.dispatchEvent(new Event("input")); await wait(300);
+      document.getElementById("next").click();
+      const current = document.querySelector(".row.current");
+      if (!current || !current.innerText.includes(op) || !current.querySelector("mark")) unseen.push(op);
+    }
+    const shown = [...document.querySelectorAll("table.sites tr[id]")].map((row) => {
+      const details = row.querySelector("details");
+      details.open = true;
+      return [row.querySelector("use").getBBox().width, details.innerText, details.getBoundingClientRect().height];
+    });
+    return [data.rows.length, lost, ops, unseen, shown];"""
+    count, lost, ops, unseen, shown = drive(page(read_dump(tmp_path / "dump"), "a model"), tmp_path, ROWS + script)
+    assert count > 100 and lost == []
+    assert {"attn.attention", "aten.softmax.int", *["attn.rope"][:ropes]} <= set(ops) and unseen == []
+    assert len(shown) == sites
+    assert all(width > 0 and height > 30 and "softmax at" in words for width, words, height in shown)
