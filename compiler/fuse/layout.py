@@ -31,7 +31,8 @@ SQUEEZES = frozenset(f"aten.{name}" for name in ("unsqueeze.default", "squeeze.d
 PERMUTES = frozenset(
     f"aten.{name}" for name in ("permute.default", "transpose.int", "t.default", "mT.default", "numpy_T.default")
 )
-BROADCASTS = frozenset(f"aten.{name}" for name in ("expand.default", "expand_as.default", "repeat.default"))
+REPEATS = frozenset(("aten.repeat.default", "aten.tile.default"))
+BROADCASTS = REPEATS | {"aten.expand.default", "aten.expand_as.default"}
 INTERLEAVE = frozenset(("aten.repeat_interleave.self_int",))
 LAYOUT_OPS = VIEWS | SAME | SQUEEZES | PERMUTES | BROADCASTS | INTERLEAVE
 
@@ -97,7 +98,7 @@ def to_input(op: Op, coords: Coords) -> tuple[Value, Coords]:
         return value, tuple(inverse)
     if op.name in INTERLEAVE:
         return value, _interleaved(op, coords, shape)
-    if op.name == "aten.repeat.default":
+    if op.name in REPEATS:
         return value, _repeated(op, coords, shape)
     if op.name in BROADCASTS:
         offset = len(coords) - len(shape)

@@ -5,7 +5,7 @@ What has to hold, with c = cos a and s = sin a times one factor for all features
     out[i] = x[i]·c − x[j]·s        out[j] = x[j]·c + x[i]·s        out[p] = x[p] for features that pass through
 
 or the same with −s, which turns by −a, for pairs (i, j) that are halves, (i, i + r/2), or neighbours, (2i, 2i + 1), of
-the first r features.
+the first r features. Neighbours may be stored apart: out[i] and out[i + r/2] are then what x[2i] and x[2i + 1] turn to.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Rotation:
     rotary_dim: int
     factor: float
     angles: tuple[Angle, ...]
+    parted: bool
+    """The features are stored in another order than x's: the first one of every pair, then the second one of each."""
     is_complex: bool
     """The source multiplies complex numbers, so x can be viewed as such."""
     origin: Op
@@ -47,6 +49,11 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
     rotary_dim = sum(not _passes(row, i) for i, row in enumerate(rows))
     if not rotary_dim or rotary_dim % 2 or any(_passes(row, i) for i, row in enumerate(rows[:rotary_dim])):
         raise NotRotation("the features that rotate are not an even number of leading ones")
+    parted = rotary_dim == len(rows) and _are_parted(rows)
+    if parted and not tensor_type(expansion.root).is_contiguous:
+        raise NotRotation("neighbours are stored apart, and in another order of dimensions")
+    if parted:
+        rows = [row for pair in zip(rows[: rotary_dim // 2], rows[rotary_dim // 2 :], strict=True) for row in pair]
     turned = [_turned(i, rows[i]) for i in range(rotary_dim)]
     factor = turned[0].factor
     if any(t.factor != factor for t in turned):
@@ -65,6 +72,7 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
         rotary_dim=rotary_dim,
         factor=factor,
         angles=tuple(_signed(angles[turned[first].angle], -turned[first].sign) for first, _ in pairs),
+        parted=parted,
         is_complex=expansion.is_complex,
         origin=expansion.origin,
     )
@@ -100,6 +108,13 @@ def _rows(expansion: Expansion) -> list[Row]:
 def _passes(row: Row, feature: int) -> bool:
     """Whether a feature is x's, unchanged."""
     return row == {(feature, 0, 0): 1.0}
+
+
+def _are_parted(rows: list[Row]) -> bool:
+    """Whether the cosines of the first half of the features multiply x[0], x[2], …, those of the other x[1], x[3], …"""
+    half = len(rows) // 2
+    own = [[j for j, kind, _ in row if kind == COS] for row in rows]
+    return half > 1 and own == [[2 * i] for i in range(half)] + [[2 * i + 1] for i in range(half)]
 
 
 def _turned(feature: int, row: Row) -> _Turned:

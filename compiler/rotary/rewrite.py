@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -12,7 +12,7 @@ from attnc.compiler.rotary.operands import Entries, Operands, Run, runs_of
 from attnc.compiler.rotary.proof import Rotation
 from attnc.compiler.rotary.turns import Position
 from attnc.ir.graph import Graph
-from attnc.ir.types import Dim, DType, TensorType
+from attnc.ir.types import Dim, DType, TensorType, contiguous_strides
 from attnc.ir.values import Arg, Literal, Op, Value
 
 
@@ -51,8 +51,20 @@ class Rewrite:
             "recorded": before not in self.unrecorded,
             "tables": rotation.origin.meta.get("fx", {}),
         }
-        self.graph.replace_uses(rotation.result, op.result)
+        result = self._parted(op.result, before) if rotation.parted else op.result
+        self.graph.replace_uses(rotation.result, result)
         return op
+
+    def _parted(self, turned: Value, before: Op) -> Value:
+        """The first feature of every pair of neighbours, then the second one of each."""
+        *lead, count = tensor_type(turned).shape
+        assert isinstance(count, int)  # features are enumerated
+        shape = (*lead, count // 2, 2)
+        pairs = self._view(before, "unflatten.int", (turned, -1, shape[-2:]), shape)
+        *outer, step, one = contiguous_strides(shape)
+        kind = replace(tensor_type(pairs), shape=(*lead, 2, count // 2), strides=(*outer, one, step))
+        sides = self.graph.create("aten.transpose.int", (pairs, -2, -1), (kind,), loc=before.loc, before=before)
+        return self._view(before, "flatten.using_ints", (sides.result, -2, -1), (*lead, count))
 
     def _position(self, position: Position, cut: bool, device: str, before: Op) -> Value:
         key = (position, cut)

@@ -22,7 +22,9 @@ def steps(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[str, tuple]:
     """A layout op that a tensor of ``shape`` allows, and its arguments."""
     rank = len(shape)
     dim = draw(st.integers(0, rank - 1))
-    kind = draw(st.sampled_from(("permute", "transpose", "view", "expand", "repeat", "interleave", "unsqueeze")))
+    kind = draw(
+        st.sampled_from(("permute", "transpose", "view", "expand", "repeat", "tile", "interleave", "unsqueeze"))
+    )
     if kind == "permute":
         return "permute.default", (tuple(draw(st.permutations(range(rank)))),)
     if kind == "transpose":
@@ -37,6 +39,8 @@ def steps(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[str, tuple]:
         return "expand.default", ((2, *(3 if n == 1 else n for n in shape)),)
     if kind == "repeat":
         return "repeat.default", (tuple(2 if i == dim else 1 for i in range(rank)),)
+    if kind == "tile":
+        return "tile.default", (tuple(2 if i == dim else 1 for i in range(dim, rank)),)
     return ("repeat_interleave.self_int", (2, dim)) if kind == "interleave" else ("unsqueeze.default", (dim,))
 
 

@@ -159,6 +159,20 @@ def complex_numbers_scaled(x, p, f):
     return torch.view_as_real(turn * pairs).flatten(-2)
 
 
+@spelling("interleaved")
+def neighbours_stored_apart(x, p, f):
+    """As DeepSeek-V3 and its kin: pairs of neighbours in, halves out."""
+    cos, sin = angles(p, f).cos(), angles(p, f).sin()
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.cat((even * cos - odd * sin, odd * cos + even * sin), dim=-1)
+
+
+@spelling("half")
+def angles_tiled(x, p, f):
+    a = angles(p, f).tile(2)
+    return x * a.cos() + rotate_half(x) * a.sin()
+
+
 @spelling("half")
 def sections_written_into_a_stack(x, p, f):
     """As functional tracing writes Qwen3-VL: sections of three grids of angles are put into the first one."""

@@ -197,6 +197,16 @@ PAIRS: dict[str, Pair] = {
         lambda x, p, f: complex_product(x, torch.complex(angles(p, f).cos(), angles(p, f).sin())),
         "feature 0",
     ),
+    "neighbours stored apart in another order": Pair(
+        lambda x, p, f: apart(x, *waves(angles(p, f)), lambda even, odd: (odd, even)),
+        lambda x, p, f: apart(x, *waves(angles(p, f)), lambda even, odd: (even, odd)),
+        "the cosine at feature 0",
+    ),
+    "neighbours stored apart, with the sine of another pair": Pair(
+        lambda x, p, f: apart(x, angles(p, f).cos(), angles(p, f.flip(0)).sin(), lambda even, odd: (even, odd)),
+        lambda x, p, f: apart(x, angles(p, f).cos(), angles(p, f).sin().neg(), lambda even, odd: (even, odd)),
+        "are of different angles",
+    ),
     "a section of the sine from another grid": Pair(
         lambda x, p, f: grids(x, p, f, (2, 1)),
         lambda x, p, f: grids(x, p, f, (1, 2)),
@@ -213,6 +223,12 @@ PAIRS: dict[str, Pair] = {
         "are no positions",
     ),
 }
+
+
+def apart(x: Tensor, cos: Tensor, sin: Tensor, order: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    """Neighbours turned, and stored as halves."""
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.cat(order(even * cos - odd * sin, odd * cos + even * sin), dim=-1)
 
 
 def grids(x: Tensor, p: Tensor, f: Tensor, sine: tuple[int, int]) -> Tensor:
