@@ -34,6 +34,7 @@ from attnc.compiler.host.mutation import put_back
 from attnc.compiler.host.notes import Note
 from attnc.compiler.host.refuse import cannot_take
 from attnc.compiler.host.signature import Signature, SignatureMismatch, dynamo_signature
+from attnc.compiler.host.vmaps import write_out_vmaps
 
 
 @dataclass(eq=False)
@@ -50,11 +51,12 @@ class Captured:
 
 def prepare(gm: torch.fx.GraphModule, args: Sequence[Any]) -> Captured:
     """Functional ATen before dispatch, with every autocast written as casts. ``gm`` is left as it is. Never raises."""
-    refusal = cannot_take(gm, args)
+    work = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    write_out_vmaps(work)
+    refusal = cannot_take(work, args)
     if refusal is not None:
         return Captured(gm, None, Signature(), [refusal])
     ambient = ambient_autocast()
-    work = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
     try:
         drop_eval_dropout(work)
         real_autocast(work)

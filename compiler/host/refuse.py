@@ -45,7 +45,7 @@ def _nodes(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
 
 def _loses(node: torch.fx.Node, gm: torch.fx.GraphModule) -> tuple[str, str] | None:
     if private.is_functorch_call(node.target):
-        return notes.VMAP, "a vmap, grad or jvp transform runs inside the graph"
+        return notes.VMAP, "a grad or jvp transform, or a vmap that can't be written out, runs inside the graph"
     if not isinstance(node.target, torch._ops.HigherOrderOperator):
         return None
     name = private.hop_name(node.target)

@@ -40,13 +40,17 @@ __all__ = [
     "int_bounds",
     "is_functorch_call",
     "is_traceable_wrapper_subclass",
+    "is_vmap_call",
+    "levels_closed",
     "placeholder_source",
     "preserve_version",
     "quiet_guards",
     "real_dtype_conversion",
+    "real_numbers_allowed",
     "set_grad_enabled",
     "symint_expr",
     "tag_activation_checkpoint",
+    "vmap_step",
 ]
 
 enter_autocast: Callable[..., Any] = _enter_autocast
@@ -62,6 +66,8 @@ FUNCTORCH_CALLS = (
     "_remove_batch_dim",
     "_make_dual",
 )
+
+VMAP_CALLS = ("_vmap_", "_add_batch_dim", "_remove_batch_dim")
 
 
 def aot_export(
@@ -150,6 +156,42 @@ def preserve_version(tensor: torch.Tensor) -> Any:
 def is_functorch_call(target: Any) -> bool:
     """True for the calls vmap, grad and jvp leave in a Dynamo graph."""
     return "functorch" in (getattr(target, "__module__", "") or "") and target.__name__.startswith(FUNCTORCH_CALLS)
+
+
+def is_vmap_call(target: Any) -> bool:
+    """True for vmap's own among them."""
+    return is_functorch_call(target) and target.__name__.startswith(VMAP_CALLS)
+
+
+def vmap_step(target: Any) -> int:
+    """1 for the call that opens a level of vmap, −1 for the one that closes it, else 0."""
+    if not is_vmap_call(target):
+        return 0
+    return {"_vmap_increment_nesting": 1, "_vmap_decrement_nesting": -1}.get(target.__name__, 0)
+
+
+@contextmanager
+def levels_closed() -> Iterator[None]:
+    """Close the levels of torch.func transforms that an error leaves open."""
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+@contextmanager
+def real_numbers_allowed(values: Any) -> Iterator[None]:
+    """Let fake tensors meet the real ones that batching makes of Python numbers."""
+    mode = fake_mode_of(values)
+    if mode is None:
+        yield
+        return
+    before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
+    try:
+        yield
+    finally:
+        mode.allow_non_fake_inputs = before
 
 
 def real_dtype_conversion() -> Any:

@@ -48,6 +48,9 @@ def test_functorch_calls_are_known():
     assert private.is_functorch_call(predispatch._vmap_increment_nesting)
     assert private.is_functorch_call(torch._C._functorch._grad_increment_nesting)
     assert not private.is_functorch_call(torch.sin)
+    assert not private.is_vmap_call(torch._C._functorch._grad_increment_nesting)
+    steps = (predispatch._vmap_increment_nesting, predispatch._add_batch_dim, predispatch._vmap_decrement_nesting)
+    assert list(map(private.vmap_step, steps)) == [1, 0, -1]
 
 
 def test_hop_names():

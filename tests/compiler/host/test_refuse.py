@@ -48,11 +48,6 @@ def test_tensor_hook(same_gradients):
     assert set(same_gradients(function, torch.randn(4, requires_grad=True)).codes) == {"ATTNC-HOST-TENSOR-HOOK"}
 
 
-def test_vmap(same):
-    outcome = same(lambda: ((lambda x: torch.vmap(lambda row: row.sin() * 2)(x)), (torch.randn(4, 4),)))
-    assert set(outcome.codes) == {"ATTNC-HOST-VMAP"}
-
-
 def test_functional_grad(same):
     outcome = same(lambda: ((lambda x: torch.func.grad(lambda r: r.sin().sum())(x)), (torch.randn(4),)))
     assert set(outcome.codes) == {"ATTNC-HOST-VMAP"}
