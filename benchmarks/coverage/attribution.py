@@ -43,6 +43,16 @@ def attribute(truth: Truth, ran: int, graphs: Sequence[Graph], breaks: Sequence[
     return Attribution(fused, _grouped(left), _grouped(beyond))
 
 
+def downgrades(graphs: Sequence[Graph]) -> tuple[Left, ...]:
+    """The notes of level ``downgrade``, each as often as its graph ran; alike ones once."""
+    found: Counter[Left] = Counter()
+    for graph in graphs:
+        for note in graph.report.notes:
+            if CODES[note.code].level == "downgrade":
+                found[Left(note.code, shortened(note.message), shortened(note.where))] += graph.runs
+    return _grouped(found)
+
+
 def _grouped(found: Counter[Left]) -> tuple[Left, ...]:
     return tuple(replace(entry, sites=count) for entry, count in found.items())
 

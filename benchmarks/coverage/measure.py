@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from benchmarks.coverage.attribution import attribute
+from benchmarks.coverage.attribution import attribute, downgrades
 from benchmarks.coverage.compare import Judged, judge_all, run, run_skewed, run_wide
+from benchmarks.coverage.positions import count_positions
 from benchmarks.coverage.results import Result
 from benchmarks.coverage.truth import Truth, count_sites
 from benchmarks.coverage.watch import Break, Watched, first_line
@@ -34,6 +35,7 @@ def measure_model(model: nn.Module, inputs: Mapping[str, Any], name: str, family
     """Measure a model on these inputs. Raises what the model raises, compiled or not."""
     start = time.perf_counter()
     truth, eager = count_sites(model, inputs), run(model, inputs)
+    positions = count_positions(model, inputs)
     torch._dynamo.reset()
     counters.clear()
     watched = Watched()
@@ -42,6 +44,7 @@ def measure_model(model: nn.Module, inputs: Mapping[str, Any], name: str, family
     judged, blind = _judge(model, inputs, ours, eager)
     breaks = _breaks(watched)
     calls = _operator_calls(compiled, inputs, watched)
+    ropes = sum(graph.runs * len(graph.report.ropes) for graph in watched.graphs)
     found = attribute(truth, _without_native(calls, truth), watched.graphs, breaks)
     return Result(
         name,
@@ -55,6 +58,10 @@ def measure_model(model: nn.Module, inputs: Mapping[str, Any], name: str, family
         native=truth.native,
         reported=sum(graph.runs * graph.report.fused for graph in watched.graphs),
         ran=calls[FUSED],
+        rotations=positions.rotations,
+        ropes=ropes,
+        relative=positions.relative,
+        downgrades=downgrades(watched.graphs),
         graphs=len(watched.graphs),
         breaks=tuple(map(str, breaks)),
         right=judged.right,

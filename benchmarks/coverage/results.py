@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Unsupported|NotBuilt)\b")
 
+_ENTRIES = ("left", "beyond", "downgrades")
+
 LIST = Path(__file__).with_name("models.json")
 """The committed list of model types; it may only grow."""
 
@@ -68,6 +70,14 @@ class Result:
     """Fused attentions by attnc's reports, each report as often as its graph ran."""
     ran: int = 0
     """Fused attentions by the profiler; SDPA's are among them here and above."""
+    rotations: int = 0
+    """Calls of the model's own functions that rotate queries and keys, by their names."""
+    ropes: int = 0
+    """Rotations proved by attnc, each as often as its graph ran."""
+    relative: bool = False
+    """Whether the model has a bias of relative position, by the names of its functions and tensors."""
+    downgrades: tuple[Left, ...] = ()
+    """What attnc could do but not well, ``sites`` times: rotations left unproved, dense biases."""
     graphs: int = 0
     breaks: tuple[str, ...] = ()
     """Why Dynamo broke the graph, each reason once."""
@@ -88,7 +98,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """JSON fields; those at their default are left out."""
         plain = dataclasses.asdict(self)
-        for name in ("left", "beyond"):
+        for name in _ENTRIES:
             plain[name] = tuple({k: v for k, v in entry.items() if v != ""} for entry in plain[name])
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         return {name: value for name, value in plain.items() if value != defaults[name]}
@@ -96,7 +106,7 @@ class Result:
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Result:
         """Read :meth:`to_dict`'s fields. Raises TypeError for others."""
-        tuples = {name: tuple(Left(**entry) for entry in fields.get(name, ())) for name in ("left", "beyond")}
+        tuples = {name: tuple(Left(**entry) for entry in fields.get(name, ())) for name in _ENTRIES}
         return Result(**{**fields, **tuples, "breaks": tuple(fields.get("breaks", ()))})
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.coverage.exceptions import CONTENT, UNROTATED
 from benchmarks.coverage.results import Result
 from benchmarks.coverage.tally import Obstacle, Row, by_family, complaints, obstacles, total
 
@@ -26,6 +27,8 @@ def render(results: Sequence[Result], console: Console) -> None:
     _list(console, "REPORTS AND PROFILER DISAGREE", found.misreported, "bold red")
     _list(console, "not judged", found.unjudged, "yellow")
     _list(console, "attnc sees attentions beyond those counted", found.beyond, "yellow")
+    _list(console, "rotary models without a proved rotation", _with_reasons(found.unrotated, UNROTATED), "yellow")
+    _list(console, "relative biases read as dense tensors", _with_reasons(found.dense, CONTENT), "yellow")
     _list(console, "outputs that would not show a planted error", found.blind, "yellow")
 
 
@@ -59,6 +62,10 @@ def obstacle_table(found: Sequence[Obstacle]) -> Table:
 def _cells(name: str, row: Row) -> tuple[str, ...]:
     left = ", ".join(f"{count} {code}" for code, count in row.left.most_common())
     return name, str(row.models), str(row.sites), str(row.fused), f"{row.share:.1%}", left
+
+
+def _with_reasons(names: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    return [f"{name}: {known[name]}" if name in known else name for name in names]
 
 
 def _list(console: Console, title: str, entries: Sequence[str], style: str) -> None:

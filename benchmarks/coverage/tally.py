@@ -106,6 +106,10 @@ class Complaints:
     """attnc sees more attentions than the ground-truth rule counts, so one of them may hide one that is left."""
     blind: list[str]
     """A planted error would not have been noticed."""
+    unrotated: list[str]
+    """The model rotates queries and keys, and attnc proved no rotation."""
+    dense: list[str]
+    """The model has a bias of relative position, and attnc reads a dense tensor for it."""
 
     @property
     def any(self) -> bool:
@@ -114,7 +118,7 @@ class Complaints:
 
 def complaints(results: Iterable[Result]) -> Complaints:
     """Collect them."""
-    found = Complaints([], [], [], [], [], [], [])
+    found = Complaints([], [], [], [], [], [], [], [], [])
     for result in results:
         if result.outcome != "measured":
             found.ended.append(f"{result.model} ({result.outcome})")
@@ -131,4 +135,8 @@ def complaints(results: Iterable[Result]) -> Complaints:
             found.beyond.append(f"{result.model} ({_kinds(result.beyond)})")
         if result.blind:
             found.blind.append(result.model)
+        if result.rotations and not result.ropes:
+            found.unrotated.append(result.model)
+        if result.relative and any(left.code == "ATTNC-DENSE-SIDE" for left in result.downgrades):
+            found.dense.append(result.model)
     return found

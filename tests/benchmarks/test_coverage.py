@@ -22,6 +22,7 @@ from benchmarks.coverage.compare import judge_all, run, run_skewed, run_wide
 from benchmarks.coverage.fork import Ended, run_forked
 from benchmarks.coverage.measure import measure_model
 from benchmarks.coverage.picture import draw
+from benchmarks.coverage.positions import Positions, count_positions
 from benchmarks.coverage.record import record
 from benchmarks.coverage.results import Left, Listed, Result, listed, lost
 from benchmarks.coverage.runner import State, run_zoo, shard
@@ -326,6 +327,15 @@ def test_complaints() -> None:
     assert found.any and not complaints([result("a"), result("x", blind=True)]).any
 
 
+def test_positions_left_as_they_were() -> None:
+    dense = (Left("ATTNC-DENSE-SIDE", "bias is read for every query and key"),)
+    found = complaints([
+        *(result("r", rotations=2, ropes=4), result("s", rotations=2)),
+        *(result("t", relative=True), result("u", relative=True, downgrades=dense), result("v", downgrades=dense)),
+    ])  # fmt: skip
+    assert (found.unrotated, found.dense) == (["s"], ["u"])
+
+
 def test_the_record_holds_no_path_of_this_machine() -> None:
     text = json.dumps(record(RESULTS))
     assert str(Path(__file__).parents[2]) not in text
@@ -412,6 +422,27 @@ def test_a_measured_module() -> None:
     assert found.reported == found.ran == 2 and found.right and not found.blind
     assert "graph_break()" in found.breaks[0]
     assert not complaints([found]).any
+
+
+def apply_rotary_pos_emb(x: Tensor) -> Tensor:
+    return x.flip(-1)
+
+
+class Rotary(nn.Module):
+    """``RotaryEmbedding.forward`` makes tables; only their use counts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return apply_rotary_pos_emb(x) + apply_rotary_pos_emb(x)
+
+
+def test_positions_are_told_by_names() -> None:
+    x = {"x": torch.randn(2, 8)}
+    assert count_positions(Rotary(), x) == Positions(rotations=2)
+    plain, biased = nn.Module(), nn.Module()
+    plain.forward = biased.forward = lambda x: x  # type: ignore[method-assign]
+    biased.register_buffer("relative_position_index", torch.zeros(2))
+    assert count_positions(plain, x) == Positions()
+    assert count_positions(biased, x) == Positions(relative=True)
 
 
 # -- the zoo itself ----------------------------------------------------------------------------------------------------
