@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from attnc.compiler.backend import backend
 from attnc.compiler.report import Report, reports
@@ -59,16 +60,8 @@ def run_function(function: Callable[..., Any], inputs: Sequence[Tensor], host: s
 
 def run_spelling(case: Case, dtype: torch.dtype, sizes: Sequence[tuple[int, int]], host: str = "aten") -> Outcome:
     """Compile a spelling once and run it at each (batch, length); both are marked dynamic where there are several."""
-    torch._dynamo.reset()
     before = len(reports())
-    several = len(sizes) > 1
-    compiled = torch.compile(case.run, backend=backend(host=host), dynamic=None if several else False)
-
-    def marked(*inputs: Tensor) -> Any:
-        for tensor in inputs if several else ():
-            torch._dynamo.maybe_mark_dynamic(tensor, (0, 2))
-        return compiled(*inputs)
-
+    marked = _marked(case, backend(host=host), several=len(sizes) > 1)
     verdicts: list[Verdict] = []
     for seed, (batch, length) in enumerate(sizes):
         inputs = case.inputs(dtype, seed, batch, length)
@@ -77,6 +70,28 @@ def run_spelling(case: Case, dtype: torch.dtype, sizes: Sequence[tuple[int, int]
             wide = _called(case.run, [widened(x) for x in inputs], seed)
         verdicts += _verdicts(ours, eager, wide)
     return Outcome(tuple(verdicts), tuple(reports()[before:]))
+
+
+def torch_compilations(case: Case, dtype: torch.dtype, sizes: Sequence[tuple[int, int]]) -> int:
+    """How often torch itself compiles a spelling for these sizes: a strided slice guards what it divides by."""
+    counter = CompileCounterWithBackend("eager")
+    marked = _marked(case, counter, several=len(sizes) > 1)
+    for seed, (batch, length) in enumerate(sizes):
+        _called(marked, case.inputs(dtype, seed, batch, length), seed)
+    return int(counter.frame_count)
+
+
+def _marked(case: Case, compiler: Any, several: bool) -> Callable[..., Any]:
+    """The compiled spelling; it marks batch and length dynamic where there are ``several`` sizes."""
+    torch._dynamo.reset()
+    compiled = torch.compile(case.run, backend=compiler, dynamic=None if several else False)
+
+    def marked(*inputs: Tensor) -> Any:
+        for tensor in inputs if several else ():
+            torch._dynamo.maybe_mark_dynamic(tensor, (0, 2))
+        return compiled(*inputs)
+
+    return marked
 
 
 def run_model(
