@@ -13,7 +13,8 @@ LIMIT = 540
 class Shard:
     """One process. ``pytest``: ``target`` are arguments of pytest; at least one test must pass and none fail.
 
-    ``call``: ``target`` is ``module:function``; the function returns figures (a JSON object) or raises AssertionError.
+    ``call``: ``target`` is ``module:function`` and its arguments; the function returns figures (a JSON object) or
+    raises AssertionError.
     """
 
     name: str
@@ -21,6 +22,8 @@ class Shard:
     target: tuple[str, ...]
     retries: int = 0
     """Further tries after a failure; 1 for a shard that asserts a time, else 0."""
+    last: bool = False
+    """Runs after all others, alone: it judges what they left."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,6 @@ def suite(name: str, *arguments: str) -> Shard:
     return Shard(name, "pytest", arguments)
 
 
-def call(name: str, target: str, *, retries: int = 0) -> Shard:
-    """A shard that calls ``module:function``."""
-    return Shard(name, "call", (target,), retries)
+def call(name: str, target: str, *arguments: str, retries: int = 0, last: bool = False) -> Shard:
+    """A shard that calls ``module:function`` with these arguments."""
+    return Shard(name, "call", (target, *arguments), retries, last)

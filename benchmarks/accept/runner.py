@@ -56,8 +56,8 @@ def accept(
     """Run what hasn't passed yet; returns 0 where nothing failed, 1 where something did, 3 where time ran out first.
 
     ``source`` identifies the sources (:func:`source_digest`). With ``seconds``, no shard is started after that long.
-    ``jobs`` shards run at once; those that assert a time run last, each alone. The record is written once every shard
-    has run.
+    ``jobs`` shards run at once; those that assert a time, then those marked last, run after them, each alone. The
+    record is written once every shard has run.
     """
     start = time.monotonic()
     done = _resume(files.state, source)
@@ -82,10 +82,11 @@ def accept(
             say(f"{key}: passed before")
         else:
             pending.append((key, shard))
-    together = [item for item in pending if not item[1].retries] if jobs > 1 else []
+    together = [item for item in pending if not (item[1].retries or item[1].last)] if jobs > 1 else []
     with ThreadPoolExecutor(jobs) as pool:
         started = list(pool.map(lambda item: attempt(*item), together))
-    started += [attempt(*item) for item in pending if item not in together]
+    alone = sorted((item for item in pending if item not in together), key=lambda item: item[1].last)
+    started += [attempt(*item) for item in alone]
     if not all(started):
         return 3
     record = {"stage": stage, **surroundings(), "checks": [_verdict(check, done) for check in checks]}

@@ -116,11 +116,11 @@ def _junit(result: Path) -> dict[str, object]:
 
 
 def main() -> int:
-    """``python -m benchmarks.accept.shard module:function FILE``: call it, write its figures."""
-    target, result = sys.argv[1:]
+    """``python -m benchmarks.accept.shard module:function [ARGUMENT…] FILE``: call it, write its figures."""
+    target, *arguments, result = sys.argv[1:]
     module, _, name = target.partition(":")
     try:
-        figures = getattr(importlib.import_module(module), name)()
+        figures = getattr(importlib.import_module(module), name)(*arguments)
     except AssertionError:
         traceback.print_exc()
         return 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from benchmarks.accept import stage_1
+from benchmarks.accept import stage_1, stage_2
 from benchmarks.accept.checks import Check, Shard, call, suite
 from benchmarks.accept.runner import Files, accept
 from benchmarks.accept.shard import Outcome, run_shard
@@ -113,8 +114,21 @@ def test_a_shard_is_stopped_at_its_limit(tmp_path: Path) -> None:
     assert not slow.passed and slow.detail.startswith("stopped after 2 s")
 
 
-def test_names_are_unique() -> None:
-    names = [check.name for check in stage_1.CHECKS]
+def test_a_call_takes_arguments() -> None:
+    shard = run_shard(call("c", "benchmarks.accept.checks:suite", "name", "argument"))
+    assert not shard.passed and "Shard is not JSON serializable" in shard.detail
+
+
+def test_what_judges_runs_after_all_others(files: Files) -> None:
+    checks = (Check("c", "", (call("judge", "z", last=True), call("timed", "z", retries=1), call("plain", "z"))),)
+    recorder = Recorder()
+    accept(1, checks, files, source="s", run=recorder, jobs=2, say=lambda text: None)
+    assert recorder.ran == ["plain", "timed", "judge"]
+
+
+@pytest.mark.parametrize("stage", [stage_1, stage_2], ids=["1", "2"])
+def test_names_are_unique(stage: ModuleType) -> None:
+    names = [check.name for check in stage.CHECKS]
     assert len(set(names)) == len(names)
-    for check in stage_1.CHECKS:
+    for check in stage.CHECKS:
         assert len({shard.name for shard in check.shards}) == len(check.shards)
