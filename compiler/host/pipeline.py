@@ -30,6 +30,7 @@ from attnc.compiler.host.copies import differentiable_copies
 from attnc.compiler.host.dropout import drop_eval_dropout
 from attnc.compiler.host.freezing import unlift
 from attnc.compiler.host.hosts import Host, run_host
+from attnc.compiler.host.known import hold_known
 from attnc.compiler.host.mutation import put_back
 from attnc.compiler.host.notes import Note
 from attnc.compiler.host.refuse import cannot_take
@@ -64,6 +65,7 @@ def prepare(gm: torch.fx.GraphModule, args: Sequence[Any]) -> Captured:
         with modes_restored():
             exported, torch_signature = private.aot_export(work, args, DECOMPOSITIONS)
         signature = dynamo_signature(gm, exported, torch_signature)
+        hold_known(gm, exported, args, signature)
         explicit_casts(exported, ambient)
         check_importable(exported)
     except private.RestartAnalysis:

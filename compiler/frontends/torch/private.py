@@ -13,7 +13,10 @@ from typing import Any
 import sympy
 import torch
 from torch._dynamo.exc import RestartAnalysis
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import AttrSource
 from torch._functorch.aot_autograd import aot_export_module
+from torch._guards import CompileContext, TracingContext
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._inductor.compile_fx import compile_fx
 from torch._ops import HigherOrderOperator
@@ -30,10 +33,12 @@ __all__ = [
     "RestartAnalysis",
     "ShapeEnv",
     "aot_export",
+    "compile_place",
     "dim_names",
     "enter_autocast",
     "exit_autocast",
     "fake_mode_of",
+    "guard_content",
     "has_side_effect",
     "hop_name",
     "inductor",
@@ -134,6 +139,24 @@ def placeholder_source(node: torch.fx.Node) -> str:
     source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
+
+
+def guard_content(node: torch.fx.Node) -> bool:
+    """Make Dynamo compile again when the tensor of a placeholder is replaced or written; False where it can't."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    if source is None or TracingContext.try_get() is None:
+        return False
+    version = AttrSource(source, "_version")
+    install_guard(source.make_guard(GuardBuilder.ID_MATCH), version.make_guard(GuardBuilder.EQUALS_MATCH))
+    return True
+
+
+def compile_place() -> tuple[int, int] | None:
+    """The frame Dynamo is compiling and how often it has been compiled before; None outside of a compile."""
+    current = CompileContext.current_compile_id()
+    if current is None or current.frame_id is None or current.frame_compile_id is None:
+        return None
+    return current.frame_id, current.frame_compile_id
 
 
 def hop_name(target: HigherOrderOperator) -> str:

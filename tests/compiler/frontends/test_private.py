@@ -53,6 +53,19 @@ def test_functorch_calls_are_known():
     assert list(map(private.vmap_step, steps)) == [1, 0, -1]
 
 
+def test_outside_a_compile_there_is_nothing_to_guard():
+    node = torch.fx.Graph().placeholder("x")
+    assert private.compile_place() is None and not private.guard_content(node)
+
+
+def test_levels_left_open_are_closed():
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    with private.levels_closed():
+        torch._C._functorch._vmap_increment_nesting(2, "error")
+        assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth + 1
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
+
+
 def test_hop_names():
     assert private.hop_name(private.tag_activation_checkpoint) == "tag_activation_checkpoint"
     assert private.hop_name(torch.ops.higher_order.cond) == "cond"
