@@ -26,15 +26,16 @@ MAX_STEPS = 100
 
 @dataclass
 class AngleReader(Factors):
-    """Reads the angles of one tensor."""
+    """Reads the angles of one tensor. ``joined``: an angle may do without a position."""
 
+    joined: bool = False
     _steps: int = 0
 
     def angles(self, read: Read) -> Angles:
         """The angle of each chosen lane, every turn with both factors. Raises NotRotation."""
         found = self._sums(read)
         for angle in found.values():
-            if any(turn.position is None or turn.frequency is None for turn in angle):
+            if any((turn.position is None and not self.joined) or turn.frequency is None for turn in angle):
                 raise NotRotation(f"the angle {place(read.value)} is no product of a position and a frequency")
         if not self.detached:
             return found

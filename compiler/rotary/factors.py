@@ -81,8 +81,8 @@ class Factors:
         return scaled(self.positions(read.moved(taken.index, taken.at)), float(step))
 
     def _peeled(self, read: Read) -> Read:
-        """The deepest tensor that holds the same positions in whole dimensions."""
-        simple = read
+        """The deepest tensor that holds the same positions in whole dimensions; those cut behind it are whole again."""
+        simple, cut = read, self._cut()
         while (op := read.value.op) is not None:
             if widens(op, integers=True):
                 read = operand(read, op.args[0])
@@ -93,8 +93,14 @@ class Factors:
                 self.detached |= op.name == "aten.detach.default"
                 read = pieces[0]
             if self._is_simple(read):
-                simple = read
+                simple, cut = read, self._cut()
+        for axis in self._cut() - cut:
+            axis.parts = None
         return simple
+
+    def _cut(self) -> set[Axis]:
+        """The axes that a view has cut."""
+        return {axis for axis in self.places if axis.parts is not None}
 
     def _is_simple(self, read: Read) -> bool:
         return all(self._whole(read, part) for part in read.coords)

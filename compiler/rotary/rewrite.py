@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+import sympy
 import torch
 
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.rotary.operands import Entries, Operands, Run, runs_of
 from attnc.compiler.rotary.proof import Rotation
-from attnc.compiler.rotary.turns import Position
+from attnc.compiler.rotary.turns import Ones, Pad, Position
 from attnc.ir.graph import Graph
-from attnc.ir.types import Dim, DType, TensorType, contiguous_strides
+from attnc.ir.types import Dim, DType, TensorType, as_dim, contiguous_strides
 from attnc.ir.values import Arg, Literal, Op, Value
+
+_MADE = ("arange.default", "full.default")
+"""Operators that make a tensor of integers, on the device of the rotation."""
 
 
 @dataclass
@@ -77,6 +81,8 @@ class Rewrite:
         value = position.value
         if isinstance(value, int):
             value = self._op(before, "arange.default", (value,), (value,), DType.I64, device)
+        elif isinstance(value, Ones):
+            value = self._op(before, "full.default", ((value.length,), 1), (value.length,), DType.I64, device)
         for dim, cut in position.windows:
             shape = tensor_type(value).shape
             shape = (*shape[:dim], cut.length, *shape[dim + 1 :])
@@ -91,7 +97,16 @@ class Rewrite:
                 shape = tensor_type(value).shape
                 value = self._view(before, "squeeze.dim", (value, dim), (*shape[:dim], *shape[dim + 1 :]))
                 del places[dim]
-        return self._spread(value, [place for place in places if place is not None], before)
+        kept = [place for place in places if place is not None]
+        for pad in position.pads:
+            value = self._padded(value, kept.index(pad.place), pad, before)
+        return self._spread(value, kept, before)
+
+    def _padded(self, value: Value, dim: int, pad: Pad, before: Op) -> Value:
+        shape = tensor_type(value).shape
+        whole = as_dim(sympy.sympify(shape[dim]) + pad.before + pad.after)
+        around = (*(0, 0) * (len(shape) - 1 - dim), pad.before, pad.after)
+        return self._view(before, "constant_pad_nd.default", (value, around), (*shape[:dim], whole, *shape[dim + 1 :]))
 
     def _spread(self, value: Value, places: list[int], before: Op) -> Value:
         """Dimensions in order, and one of length 1 for each place not used."""
@@ -178,6 +193,6 @@ class Rewrite:
     def _op(
         self, before: Op, name: str, args: tuple[Arg, ...], shape: tuple[Dim, ...], dtype: DType, device: str
     ) -> Value:
-        kwargs = {"device": Literal("device", device)} if name == "arange.default" else {}
+        kwargs = {"device": Literal("device", device)} if name in _MADE else {}
         types = (TensorType(dtype, shape, device),)
         return self.graph.create(f"aten.{name}", args, types, kwargs=kwargs, loc=before.loc, before=before).result

@@ -12,18 +12,35 @@ MAX_TURNS = 4
 
 
 @dataclass(frozen=True)
+class Ones:
+    """A tensor of ones, of this length."""
+
+    length: int
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Zeros before and after the positions along a place (see :class:`Position`)."""
+
+    place: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
 class Position:
     """A tensor of positions, or the first n integers where ``value`` is a number n.
 
     ``places`` says for each of its dimensions which one of the rotated tensor it runs along, counted from the last
     before the features (0) outward; None is a dimension of length 1. ``fixed`` are (dimension, index) pairs,
-    ``windows`` (dimension, slice) pairs still to be applied.
+    ``windows`` (dimension, slice) pairs still to be applied, ``pads`` zeros to be put around them afterwards.
     """
 
-    value: Value | int
+    value: Value | Ones | int
     places: tuple[int | None, ...]
     fixed: tuple[tuple[int, int], ...] = ()
     windows: tuple[tuple[int, Cut], ...] = ()
+    pads: tuple[Pad, ...] = ()
 
 
 @dataclass(frozen=True)

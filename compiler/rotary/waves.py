@@ -13,10 +13,11 @@ from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.pointwise import BINARY, CASTS, is_plain_cast
 from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.rotary.angles import NEGATIONS, AngleReader
+from attnc.compiler.rotary.joins import JOIN, JoinedPart, joined_parts
 from attnc.compiler.rotary.reads import Lanes, NotRotation, Read
 from attnc.compiler.rotary.rearranging import sources
 from attnc.compiler.rotary.tables import COS, SIN, Tables, rows_of
-from attnc.compiler.rotary.turns import Angle, Frequency
+from attnc.compiler.rotary.turns import Angle, Frequency, added
 from attnc.ir.graph import Graph
 from attnc.ir.values import Op, Value
 
@@ -121,12 +122,15 @@ class Waves:
         wave.factor[read.chosen] *= scale
         return read.moved(op.args[0], read.coords[: tensor_type(read.value).rank])
 
-    def _fill(self, wave: Wave, read: Read, places: dict[Axis, int]) -> Op:
-        """Enter what the lanes of a read are. Raises NotRotation where they are no cosines or sines."""
+    def _fill(self, wave: Wave, read: Read, places: dict[Axis, int], joined: bool = False) -> Op:
+        """Enter what the lanes of a read are. Raises NotRotation where they are no cosines or sines.
+
+        ``joined``: angles may do without a position.
+        """
         read, op = read.fresh(), read.value.op
         if op is None:
             raise NotRotation(f"%{read.value.name} is an input of the graph: its numbers aren't known when compiling")
-        reader = AngleReader(places, self.lifter, self.unrecorded)
+        reader = AngleReader(places, self.lifter, self.unrecorded, joined=joined)
         if op.name in KINDS:
             wave.kind[read.chosen] = KINDS[op.name]
             self._enter(wave, reader, read, op, 0)
@@ -136,11 +140,40 @@ class Waves:
             self._enter(wave, reader, read, op, 1)
         elif op.name == COMPLEX:
             return self._complex(wave, read, op, places)
+        elif op.name == JOIN:
+            self._joined(wave, read, op, places)
         elif op.name == "ir.constant":
             self._table(wave, reader, read)
         else:
             raise NotRotation(f"%{read.value.name} = {op.name} at {op.loc} is no cosine or sine of an angle")
         return op
+
+    def _joined(self, wave: Wave, read: Read, op: Op, places: dict[Axis, int]) -> None:
+        """``cat`` along a dimension of positions: of each lane the parts must be one kind of wave with one factor.
+
+        The angle is the sum of the parts' angles, each with its positions among zeros. In a part whose waves don't
+        depend on the position, that is 1 times the angle.
+        """
+        parts = joined_parts(read, op, places)
+        found = [self._part(wave, part, op) for part in parts]
+        chosen, first = read.chosen, found[0]
+        if any(((w.kind != first.kind) | (w.factor != first.factor))[chosen].any() for w in found):
+            raise NotRotation(f"%{read.value.name} joins waves of different kinds or factors")
+        wave.kind[chosen] = first.kind[chosen]
+        wave.factor[chosen] *= first.factor[chosen]
+        known = self.angles()
+        angles: dict[int, Angle] = {}
+        for lane in map(int, chosen.nonzero()[0]):
+            turns = [(part, turn) for part, w in zip(parts, found, strict=True) for turn in known[w.angle[lane]]]
+            angles[lane] = added(tuple(part.among_zeros(turn) for part, turn in turns))
+        self._number(wave, angles)
+
+    def _part(self, whole: Wave, part: JoinedPart, op: Op) -> Wave:
+        """The wave of one operand of a ``cat``."""
+        wave = Wave.empty(whole.shape, op)
+        for piece in self._pieces(wave, part.read):
+            self._fill(wave, piece, part.places, joined=True)
+        return wave
 
     def _enter(self, wave: Wave, reader: AngleReader, read: Read, op: Op, argument: int) -> None:
         source = op.args[argument]

@@ -168,6 +168,27 @@ def neighbours_stored_apart(x, p, f):
 
 
 @spelling("half")
+def a_class_token_with_angles_of_its_own(x, p, f):
+    """As MLCD does: learned angles, here all alike, before those of the patches."""
+    own = twice(torch.full((1, D // 2), 0.7))
+    patches = twice(angles(torch.arange(S - 1), f))
+    cos, sin = torch.cat((own.cos(), patches.cos())), torch.cat((own.sin(), patches.sin()))
+    return x * cos + rotate_half(x) * sin
+
+
+@spelling("half", rotary_dim=12)
+def rows_and_columns_after_a_class_token(x, p, f):
+    """Patches of a grid, numbered by two coordinates that are flattened one by one."""
+    rows, columns = torch.arange(3)[:, None].expand(-1, 2), torch.arange(2)[None].expand(3, -1)
+    ids = torch.stack((rows.flatten(), columns.flatten()), dim=-1)
+    patches = twice((ids[:, :, None].float() * f[:3]).flatten(1))
+    own = twice(torch.cat((f[:3], f[:3]))[None])
+    cos, sin = torch.cat((own.cos(), patches.cos())), torch.cat((own.sin(), patches.sin()))
+    turned, rest = x[..., :12], x[..., 12:]
+    return torch.cat((turned * cos + rotate_half(turned) * sin, rest), dim=-1)
+
+
+@spelling("half")
 def angles_tiled(x, p, f):
     a = angles(p, f).tile(2)
     return x * a.cos() + rotate_half(x) * a.sin()

@@ -207,6 +207,16 @@ PAIRS: dict[str, Pair] = {
         lambda x, p, f: apart(x, angles(p, f).cos(), angles(p, f).sin().neg(), lambda even, odd: (even, odd)),
         "are of different angles",
     ),
+    "cosines and sines joined in another order": Pair(
+        lambda x, p, f: half_of(x, after_own(angles(p, f).cos(), f.cos()), before_own(angles(p, f).sin(), f.sin())),
+        lambda x, p, f: half_of(x, after_own(angles(p, f).cos(), f.cos()), after_own(angles(p, f).sin(), f.sin())),
+        "are of different angles",
+    ),
+    "a cosine joined with a sine": Pair(
+        lambda x, p, f: half_of(x, after_own(angles(p, f).cos(), f.sin()), after_own(angles(p, f).sin(), f.sin())),
+        lambda x, p, f: half_of(x, after_own(angles(p, f).cos(), f.cos()), after_own(angles(p, f).sin(), f.sin())),
+        "different kinds",
+    ),
     "a section of the sine from another grid": Pair(
         lambda x, p, f: grids(x, p, f, (2, 1)),
         lambda x, p, f: grids(x, p, f, (1, 2)),
@@ -229,6 +239,19 @@ def apart(x: Tensor, cos: Tensor, sin: Tensor, order: Callable[[Tensor, Tensor],
     """Neighbours turned, and stored as halves."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.cat(order(even * cos - odd * sin, odd * cos + even * sin), dim=-1)
+
+
+def half_of(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    return x[:, :, : cosine.shape[0]] * twice(cosine) + turn(x[:, :, : cosine.shape[0]]) * twice(sine)
+
+
+def after_own(waves: Tensor, own: Tensor) -> Tensor:
+    """Six rows of waves behind one row that has no position."""
+    return torch.cat((own[None], waves[:6]))
+
+
+def before_own(waves: Tensor, own: Tensor) -> Tensor:
+    return torch.cat((waves[:6], own[None]))
 
 
 def grids(x: Tensor, p: Tensor, f: Tensor, sine: tuple[int, int]) -> Tensor:
