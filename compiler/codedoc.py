@@ -24,6 +24,10 @@ def document() -> str:
         "",
         "Every softmax a report lists carries one of these codes, and so does every fall-back. Codes are stable:",
         "scripts may test for them. This page is generated from `compiler/codes.py`.",
+        "",
+        "For an attention that is left, a report says more than its code: `nearest`, the form it would have without",
+        "what blocks it; `blocker`, the op and your line; `edit`, what to change there. Where possible, the op is",
+        "taken out of a copy of the graph: if something else would then be in the way, the edit names it.",
     ]
     for level, title in LEVELS.items():
         lines += ["", f"## {title}", "", "| code | says | because | what to do |", "|---|---|---|---|"]

@@ -43,13 +43,13 @@ CODES: dict[str, Code] = {
         "left",
         "an op on the attention weights that is not understood",
         "Something between the softmax and P·V is not a factor, a mask, a cast or a view.",
-        "See the op named in the reason; move it before the softmax or after P·V where the mathematics allows.",
+        "Take the op out, or move it before the softmax or after P·V where the mathematics allows.",
     ),
     "ATTNC-SCORE-OP": Code(
         "left",
         "an op on the scores that is not understood",
         "Something between Q·Kᵀ and the softmax is not in the score language.",
-        "See the op named in the reason.",
+        "Take the op out, or do it to Q, K or a bias before the product.",
     ),
     "ATTNC-SCORE-CONDITION": Code(
         "left",
@@ -77,7 +77,7 @@ CODES: dict[str, Code] = {
         "left",
         "a view that mixes axes",
         "A reshape between Q·Kᵀ, the softmax and P·V cuts through the query, key or feature axis.",
-        "Keep query and key positions in dimensions of their own.",
+        "Take the view out, or keep positions and features in dimensions of their own.",
     ),
     "ATTNC-SINGLE-KEY": Code(
         "left", "a softmax over a single key", "The weight is always 1; there is nothing to fuse.", "Nothing."
@@ -150,7 +150,10 @@ CODES: dict[str, Code] = {
         "host", "a tensor hook", "Hooks cannot be traced.", "Register it outside the compiled function."
     ),
     "ATTNC-HOST-VMAP": Code(
-        "host", "torch.vmap inside the model", "vmap cannot be traced here.", "Write the batch dimension out."
+        "host",
+        "a torch.func transform inside the model",
+        "grad and jvp cannot be traced here, nor a vmap that draws random numbers, writes or has gradients.",
+        "Write the batch dimension out, or run under torch.no_grad().",
     ),
     "ATTNC-HOST-HIDDEN-WRITE": Code(
         "host",

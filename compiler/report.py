@@ -40,6 +40,12 @@ class Site:
     """The source text there."""
     module: str = ""
     reason: str = ""
+    nearest: str = ""
+    """What a refused attention nearly was: its form without what blocks it, else how far it was recognised."""
+    blocker: str = ""
+    """The op that blocks it and the user's line: ``aten.round.default at model.py:9: w = w.round()``."""
+    edit: str = ""
+    """What to change there."""
     kind: str = ""
     """``MHA``, ``GQA(4)``, ``MQA(8)``, with ``cross`` where query and key lengths differ."""
     mask: str = ""
@@ -64,6 +70,14 @@ class Site:
     @property
     def remedy(self) -> str:
         return "" if self.fused else CODES[self.code].remedy
+
+    @property
+    def advice(self) -> dict[str, str]:
+        """What a refusal says, by heading: the reason, then form, blocker and edit, or the remedy of the code."""
+        if self.fused:
+            return {}
+        said = {"": self.reason, "nearest": self.nearest, "blocked by": self.blocker, "edit": self.edit or self.remedy}
+        return {heading: text for heading, text in said.items() if text}
 
 
 @dataclass(frozen=True)
@@ -164,11 +178,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
-            for cells in (
-                (s.index, _place(s), s.kind, _mask(s), _tiles(s), "fused" if s.fused else f"{s.code}: {s.reason}")
-                for s in self.sites
-            )
+            "<tr>" + "".join(f"<td>{_lines(str(cell))}</td>" for cell in cells) + "</tr>"
+            for cells in ((s.index, _place(s), s.kind, _mask(s), _tiles(s), _result(s).plain) for s in self.sites)
         )
         heads = "".join(f"<th>{h}</th>" for h in ("#", "where", "kind", "mask", "tiles", "result"))
         notes = "".join(f"<p><code>{html.escape(n.code)}</code> {html.escape(n.message)}</p>" for n in self.notes)
@@ -203,7 +214,12 @@ def _result(site: Site) -> Text:
     if site.fused:
         return Text(f"fused\n{site.kernel}", style="green")
     style = "red" if site.attention else "dim"
-    return Text(f"{site.code}\n{site.reason}\n{site.remedy}", style=style)
+    lines = [f"{heading}: {text}" if heading else text for heading, text in site.advice.items()]
+    return Text("\n".join((site.code, *lines)), style=style)
+
+
+def _lines(text: str) -> str:
+    return html.escape(text).replace("\n", "<br>")
 
 
 _REPORTS: list[Report] = []

@@ -32,7 +32,8 @@ class Family:
     make: Callable[[str], nn.Module]
     """Takes ``eager`` or ``sdpa``; our own models ignore it."""
     kind: str = "text"
-    """``text`` (token ids and a padding mask), ``image`` (pixels) or ``speech`` (features and decoder ids)."""
+    """``text`` (token ids and a padding mask), ``pair`` (the same and decoder ids), ``image`` (pixels), ``image-text``
+    (pixels and token ids) or ``speech`` (features and decoder ids)."""
     implementations: tuple[str, ...] = ("eager", "sdpa")
     output: Callable[[Any], Tensor] = field(default=lambda out: out[0])
 
@@ -44,15 +45,23 @@ class Family:
     def inputs(self, batch: int, length: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> dict[str, Tensor]:
         """Fresh inputs. Text has left padding in its last row, so some queries see no key."""
         generator = torch.Generator().manual_seed(seed)
+        pixels: dict[str, Tensor] = {}
+        if self.kind.startswith("image"):
+            pixels = {"pixel_values": torch.randn(batch, 3, 32, 32, generator=generator).to(dtype)}
         if self.kind == "image":
-            return {"pixel_values": torch.randn(batch, 3, 32, 32, generator=generator).to(dtype)}
+            return pixels
         ids = torch.randint(0, VOCABULARY, (batch, length), generator=generator)
+        if self.kind == "image-text":
+            return {**pixels, "input_ids": ids}
         if self.kind == "speech":
             features = torch.randn(batch, 8, 128, generator=generator).to(dtype)
             return {"input_features": features, "decoder_input_ids": ids}
         keep = torch.ones_like(ids)
         keep[-1, : max(1, length // 3)] = 0
-        return {"input_ids": ids, "attention_mask": keep}
+        text = {"input_ids": ids, "attention_mask": keep}
+        if self.kind == "pair":
+            text["decoder_input_ids"] = torch.randint(0, VOCABULARY, (batch, length + 3), generator=generator)
+        return text
 
     @property
     def dynamic(self) -> dict[str, tuple[int, ...]]:
@@ -81,8 +90,8 @@ def _ours(name: str) -> Callable[[str], nn.Module]:
     return make
 
 
-def _own(name: str, sites: int = 2) -> Family:
-    return Family(f"attnc-{name}", sites, _ours(name), implementations=("eager",), output=lambda out: out)
+def _own(name: str, sites: int = 2, kind: str = "text") -> Family:
+    return Family(f"attnc-{name}", sites, _ours(name), kind, implementations=("eager",), output=lambda out: out)
 
 
 WHISPER: dict[str, Any] = {
@@ -109,6 +118,16 @@ FAMILIES: tuple[Family, ...] = (
     _own("llama"),
     _own("mistral"),
     _own("bert"),
+    _own("transformer", 6, "pair"),
+    _own("t5", 6, "pair"),
+    _own("bloom"),
+    _own("bloom-six"),
+    _own("falcon"),
+    _own("sparse"),
+    _own("longformer"),
+    _own("vit", kind="image"),
+    _own("whisper", 6, "speech"),
+    _own("captioner", 6, "image-text"),
     Family("llama", 2, _hugging_face("LlamaConfig", "LlamaForCausalLM", **GROUPED)),
     Family("mistral", 2, _hugging_face("MistralConfig", "MistralForCausalLM", **GROUPED, sliding_window=8)),
     Family("qwen3", 2, _hugging_face("Qwen3Config", "Qwen3ForCausalLM", **GROUPED)),

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sympy
 
 from attnc.ir.types import Dim
+
+if TYPE_CHECKING:
+    from attnc.ir.values import Op
+
+WORDS = {
+    "b": "batch axis",
+    "h": "head or query axis",
+    "k": "key axis",
+    "d": "axis of Q's and K's features",
+    "e": "axis of V's features",
+}
+"""What an axis is called, by its hint."""
 
 
 @dataclass(eq=False)
@@ -30,13 +43,21 @@ class Axis:
         outer, inner = self.parts
         return outer.leaves() + inner.leaves()
 
+    def __str__(self) -> str:
+        return f"{WORDS.get(self.hint, 'axis')} of length {self.length}"
+
 
 Coords = tuple[tuple[Axis, ...], ...]
 """For each dimension its axes, outermost first; an empty tuple is index 0 (a dimension of length 1)."""
 
 
 class LayoutError(Exception):
-    """Two layouts do not line up: a view would have to split an axis unevenly, or one that must stay whole."""
+    """Two layouts do not line up: a view would have to split an axis unevenly, or one that must stay whole.
+
+    ``op`` is the layout op or contraction it happened at, once that is known.
+    """
+
+    op: Op | None = None
 
 
 def resolve(coords: Coords) -> Coords:
@@ -68,7 +89,7 @@ def split(axis: Axis, outer: Dim) -> tuple[Axis, Axis]:
     """Split a leaf into an outer part of the given length and the rest. Raises LayoutError where it doesn't divide."""
     inner = divide(axis.length, outer)
     if inner is None or axis.atomic or axis.parts is not None:
-        raise LayoutError(f"an axis of length {axis.length} cannot be split by {outer}")
+        raise LayoutError(f"a view cuts the {axis}, into parts of {outer}")
     axis.parts = (Axis(outer, axis.hint), Axis(inner, axis.hint))
     return axis.parts
 
@@ -96,7 +117,7 @@ def regroup(axes: Iterable[Axis], shape: tuple[Dim, ...]) -> Coords:
             wanted = remaining
         result.append(tuple(group))
     if rest:
-        raise LayoutError(f"{len(rest)} axes left over after a view to {shape}")
+        raise LayoutError(f"a view to {shape} leaves out the {rest[0]}")
     return tuple(result)
 
 

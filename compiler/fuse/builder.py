@@ -24,6 +24,9 @@ from attnc.ir.index import Load
 from attnc.ir.types import DType, ScalarType
 from attnc.ir.values import Arg, Op, Value
 
+ITEMS = frozenset(("aten.item.default", "aten._local_scalar_dense.default"))
+"""Operators that read the one element of a tensor."""
+
 
 @dataclass
 class Product:
@@ -131,7 +134,7 @@ class ScoreBuilder:
 
     def _binary(self, op: Op, coords: Coords, dtype: DType) -> sc.Node:
         kind = pw.BINARY[op.name]
-        left, right = (self.build(a, coords, dtype) for a in op.args[:2])
+        left, right = self._both(op, coords, dtype)
         if kind == "rsub":
             kind, left, right = "sub", right, left
         alpha = op.arg(2, "alpha", 1)
@@ -139,15 +142,51 @@ class ScoreBuilder:
             right = sc.binary("mul", right, self.build(alpha, coords, dtype), dtype)
         return sc.binary(kind, left, right, dtype)
 
+    def _both(self, op: Op, coords: Coords, dtype: DType) -> tuple[sc.Node, sc.Node]:
+        """Both operands. One whose layout doesn't fit is loaded as it is, where the other one holds Q·Kᵀ.
+
+        So are biases computed over the rows and columns of an image (Li et al. 2022, arXiv:2112.01526): their view cuts
+        the key axis.
+        """
+        found = [self._attempt(arg, coords, dtype) for arg in op.args[:2]]
+        refused = [node for node in found if isinstance(node, LayoutError)]
+        if refused and (self.product is None or len(refused) > 1):
+            raise refused[0]
+        left, right = (
+            self._aside(arg, coords, op) if isinstance(node, LayoutError) else node
+            for arg, node in zip(op.args[:2], found, strict=True)
+        )
+        return left, right
+
+    def _attempt(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node | LayoutError:
+        """The node of an operand, or why it has none; then nothing of the attempt is left."""
+        product, sides, steps, known = self.product, len(self.sides), len(self.steps), len(self._memo)
+        try:
+            return self.build(arg, coords, dtype)
+        except LayoutError as error:
+            self.product = product
+            del self.sides[sides:], self.steps[steps:]
+            for key in list(self._memo)[known:]:
+                del self._memo[key]
+            return error
+
+    def _aside(self, arg: Arg, coords: Coords, op: Op) -> sc.Node:
+        assert isinstance(arg, Value)  # a number has no layout
+        self.steps.append(f"{op.name}: an operand of another layout, kept in the graph and loaded")
+        return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
+
     def _contract(self, op: Op, form: Contraction, coords: Coords) -> sc.Node:
         if self.product is not None and self.product.op is not op:
             self.steps.append(f"{op.name}: a second contraction, kept in the graph and loaded")
             return self._load(op.result, coords)
         if self.product is not None and resolve(self.product.coords) != coords:
-            raise Reject("ATTNC-CONTRACTION", "the scores meet a rearranged copy of themselves", op)
-        lengths_agree(form)
+            edit = "Compute the copy by a product of its own (k @ q.mT): it is then a bias."
+            raise Reject("ATTNC-CONTRACTION", "the scores meet a rearranged copy of themselves", op, edit=edit)
+        lengths_agree(form, op)
         if len(form.summed) != 1:
-            raise Reject("ATTNC-CONTRACTION", f"{op.name} sums over {len(form.summed)} dimensions, expected one", op)
+            reason = f"{op.name} sums over {len(form.summed)} dimensions, expected one"
+            edit = "Flatten the dimensions that are summed, in Q and in K, and sum over the one that results."
+            raise Reject("ATTNC-CONTRACTION", reason, op, edit=edit)
         d = self._contracted_axis(op, form)
         where = dict(zip(form.result_labels, coords, strict=True)) | {form.summed[0]: (d,)}
         left = self._operand(form.left, form.left_labels, where, d)
@@ -157,7 +196,10 @@ class ScoreBuilder:
             self.steps.append(f"{op.name}: the same for every key, kept in the graph and loaded")
             return self._load(op.result, coords)
         if in_left and in_right:
-            raise Reject("ATTNC-CONTRACTION", "both operands of the contraction depend on the key position", op)
+            edit = "Let one operand of Q·Kᵀ have the keys, the other the queries."
+            raise Reject(
+                "ATTNC-CONTRACTION", "both operands of the contraction depend on the key position", op, edit=edit
+            )
         q, k = ((form.right, right), (form.left, left)) if in_left else ((form.left, left), (form.right, right))
         self.product = Product(op, q[0], q[1], k[0], k[1], d, coords)
         dtype = tensor_type(op.result).dtype
@@ -186,9 +228,17 @@ class ScoreBuilder:
     # -- leaves ------------------------------------------------------------------------------------------------------
 
     def _host_scalar(self, value: Value, dtype: DType) -> sc.Node:
+        """A size as a formula; a number read from a tensor of one element is loaded from there.
+
+        The latter is how Dynamo passes the float attributes of a module where sizes are dynamic.
+        """
         assert isinstance(value.type, ScalarType)
+        held = value.op.args[0] if value.op is not None and value.op.name in ITEMS else None
+        if value.type.kind == "float" and isinstance(held, Value) and tensor_type(held).rank == 0:
+            return sc.cast(self._load(held, ()), dtype)
         if value.type.kind != "int" or value.type.expr is None:
-            raise Reject("ATTNC-SCORE-OP", f"%{value.name} is a host number known only at run time", value.op)
+            reason, edit = f"%{value.name} is a host number known only at run time", "Keep it a tensor: no item()."
+            raise Reject("ATTNC-SCORE-OP", reason, value.op, edit=edit)
         return sc.cast(sc.index(sympy.sympify(value.type.expr), DType.I64), dtype)
 
     def _leaf(self, value: Value, coords: Coords) -> sc.Node:
@@ -239,10 +289,12 @@ class ScoreBuilder:
             node = self._pointwise(op, coords)
         except (Reject, LayoutError):
             return None
-        axes = {axis for dim in coords for axis in dim}
-        names = {self.symbol(axis) for axis in axes}
-        dense = any(part.op == "load" and names <= _free_symbols(part) for part in sc.walk(node))
-        return None if dense else node
+        names = {self.symbol(axis) for dim in coords for axis in dim}
+        dense = [any(part.op == "load" and names <= _free_symbols(part) for part in sc.walk(arg)) for arg in node.args]
+        if not any(dense) and not (node.op == "load" and names <= _free_symbols(node)):
+            return node
+        masked = node.op == "add" and any(arg.op == "where" and not d for arg, d in zip(node.args, dense, strict=True))
+        return node if masked and sum(dense) == 1 else None  # a bias and a mask in one tensor: each is read apart
 
     @staticmethod
     def _rank(coords: Coords) -> int:

@@ -106,10 +106,12 @@ def _labels(text: str, count: int) -> tuple[str, ...]:
     return (*before, *hidden, *after)
 
 
-def lengths_agree(form: Contraction) -> None:
+def lengths_agree(form: Contraction, op: Op) -> None:
     """Raise LayoutError where a summed dimension has length 1 on one side only (a broadcast sum)."""
     left, right = tensor_type(form.left).shape, tensor_type(form.right).shape
     for name in form.summed:
         a, b = left[form.left_labels.index(name)], right[form.right_labels.index(name)]
         if is_one(a) != is_one(b):
-            raise LayoutError("a contraction that broadcasts its summed dimension")
+            error = LayoutError(f"{op.name} broadcasts the dimension it sums over")
+            error.op = op
+            raise error

@@ -5,6 +5,9 @@ One table, keyed by op name. An op missing here ends a peel; it is never guessed
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from attnc.compiler.fuse.axes import (
     Axis,
     Coords,
@@ -85,6 +88,30 @@ def permutation(op: Op, rank: int) -> tuple[int, ...]:
 
 def to_input(op: Op, coords: Coords) -> tuple[Value, Coords]:
     """The input of a layout op and its coordinates, given those of the result. Raises LayoutError on a mismatch."""
+    with _at(op):
+        return _to_input(op, coords)
+
+
+def to_result(op: Op, coords: Coords) -> Coords:
+    """The coordinates of a layout op's result, given those of its input; broadcasting ops must not broadcast.
+
+    Raises LayoutError on a mismatch.
+    """
+    with _at(op):
+        return _to_result(op, coords)
+
+
+@contextlib.contextmanager
+def _at(op: Op) -> Iterator[None]:
+    """Let a LayoutError know where it happened."""
+    try:
+        yield
+    except LayoutError as error:
+        error.op = error.op or op
+        raise
+
+
+def _to_input(op: Op, coords: Coords) -> tuple[Value, Coords]:
     value = source(op)
     shape = tensor_type(value).shape
     if op.name in SAME:
@@ -106,8 +133,7 @@ def to_input(op: Op, coords: Coords) -> tuple[Value, Coords]:
     raise LayoutError(f"{op.name} is not a layout op")
 
 
-def to_result(op: Op, coords: Coords) -> Coords:
-    """The coordinates of a layout op's result, given those of its input; broadcasting ops must not broadcast."""
+def _to_result(op: Op, coords: Coords) -> Coords:
     result = tensor_type(op.result).shape
     if op.name in SAME:
         return coords

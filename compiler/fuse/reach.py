@@ -52,7 +52,7 @@ class Reach:
             if op is None or current in seen or len(seen) > 40:
                 continue
             seen.add(current)
-            passes = op.name in pw.POINTWISE or op.name in LAYOUT_OPS or op.name in CARRIERS
+            passes = op.name in pw.POINTWISE or op.name in LAYOUT_OPS or op.name in CARRIERS or op.name == "py.getitem"
             if not passes:
                 continue
             if op.name in CARRIERS and any(isinstance(x.type, TensorType) and self(x) for x in op.operands):
@@ -68,6 +68,9 @@ CARRIERS = frozenset(
         "constant_pad_nd.default", "roll.default", "flip.default", "as_strided.default", "index_put.default",
         "slice_scatter.default", "copy.default", "softplus.default", "relu.default", "pow.Tensor_Scalar",
         "convolution.default", "conv2d.default", "layer_norm.default", "cumsum.default", "unfold.default",
+        "sort.default", "topk.default", "round.default", "floor.default", "ceil.default", "tril.default",
+        "triu.default", "dropout.default", "native_dropout.default", "silu.default", "gelu.default",
+        "reciprocal.default",
     )
 )  # fmt: skip
 """Ops that may stand between Q·Kᵀ and a softmax and have no place in the score language."""

@@ -23,11 +23,12 @@ KERNEL_DTYPES = (DType.F32, DType.BF16, DType.F16)
 def specify(graph: Graph, match: Match) -> tuple[AttentionSpec, list[Value]]:
     """The attributes of a match and its side operands, in the order of their names. Raises Reject."""
     _check_types(match)
-    ranges = _ranges(match)
+    ranges = ranges_of(match)
     masked = split(match.score)
     mask = readable(ix.simplify(masked.mask, ranges))
     if masked.visible is None or mask is sympy.false:
-        raise Reject("ATTNC-NOTHING-VISIBLE", "the mask hides every key from every query", match.root)
+        edit = "Invert the mask: masked_fill hides where it is True, SDPA where it is False."
+        raise Reject("ATTNC-NOTHING-VISIBLE", "the mask hides every key from every query", match.root, edit=edit)
     fill = fill_class(masked.fills)
     masks_by_data = None if mask is sympy.true else guarded(masked.visible, fill)
     score, visible = sc.simplify(match.score, ranges), sc.simplify(masks_by_data or masked.visible, ranges)
@@ -103,14 +104,16 @@ def _check_types(match: Match) -> None:
     for operand in (match.q, match.k, match.v):
         kind = tensor_type(operand.value)
         if kind.dtype not in KERNEL_DTYPES:
-            raise Reject("ATTNC-DTYPE", f"no kernel for {kind.dtype.value}", match.root)
+            reason, edit = f"no kernel for {kind.dtype.value}", "Cast Q, K and V to float32, bfloat16 or float16."
+            raise Reject("ATTNC-DTYPE", reason, match.root, edit=edit)
         if kind.device != "cpu":
             raise Reject("ATTNC-DEVICE", f"no kernel for device {kind.device}", match.root)
     if tensor_type(match.result).dtype not in KERNEL_DTYPES:
         raise Reject("ATTNC-DTYPE", f"no kernel that writes {tensor_type(match.result).dtype.value}", match.root)
 
 
-def _ranges(match: Match) -> dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]:
+def ranges_of(match: Match) -> dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]:
+    """Inclusive bounds of the axes that formulas read."""
     lengths = match.names_to_lengths().items()
     return {ix.axis(name): (sympy.Integer(0), sympy.sympify(n) - 1) for name, n in lengths if name not in ("d", "e")}
 

@@ -13,7 +13,7 @@ from attnc.compiler.fuse.builder import ScoreBuilder
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, Operand, name_axes
 from attnc.compiler.fuse.reject import Reject
-from attnc.compiler.fuse.site import check_axes, check_lengths, score_axes, settle
+from attnc.compiler.fuse.site import MORE_KEYS, check_axes, check_lengths, score_axes, settle
 from attnc.compiler.lift.lifter import Lifter
 from attnc.ir import score as sc
 from attnc.ir.types import Dim, DType, TensorType
@@ -42,12 +42,16 @@ class Call:
         if not isinstance(q, Value) or not isinstance(k, Value) or not isinstance(v, Value):
             raise Reject("ATTNC-SDPA-ARGUMENT", "q, k or v is not a tensor", op)
         if op.arg(4, "dropout_p", 0.0) not in (0, 0.0):
-            raise Reject("ATTNC-DROPOUT", "the attention weights go through dropout", op)
+            p = op.arg(4, "dropout_p")
+            reason = f"the attention weights go through dropout with p = {p}"
+            raise Reject("ATTNC-DROPOUT", reason, op, edit="Pass dropout_p=0.0, as where the model isn't training.")
         causal, grouped = op.arg(5, "is_causal", False), op.arg(7, "enable_gqa", False)
         if not isinstance(causal, bool) or not isinstance(grouped, bool):
-            raise Reject("ATTNC-SDPA-ARGUMENT", "is_causal or enable_gqa is known only at run time", op)
+            edit = "Pass True or False for is_causal and enable_gqa."
+            raise Reject("ATTNC-SDPA-ARGUMENT", "is_causal or enable_gqa is known only at run time", op, edit=edit)
         if min(tensor_type(x).rank for x in (q, k, v)) < 2:
-            raise Reject("ATTNC-SDPA-ARGUMENT", "q, k and v need two dimensions or more", op)
+            edit = "Give q, k and v dimensions for positions and features."
+            raise Reject("ATTNC-SDPA-ARGUMENT", "q, k and v need two dimensions or more", op, edit=edit)
         return Call(op, q, k, v, op.arg(3, "attn_mask"), causal, op.arg(6, "scale"), grouped)
 
 
@@ -58,7 +62,7 @@ def match_sdpa(op: Op, lifter: Lifter, values: dict[str, Value]) -> Match:
     for operand in (q, k, v):
         check_lengths(op, operand.shape)
     if is_one(k.shape[-2]):
-        raise Reject("ATTNC-SINGLE-KEY", "there is a single key", op)
+        raise Reject("ATTNC-SINGLE-KEY", "there is a single key", op, edit=MORE_KEYS)
     shape: tuple[Dim, ...] = (*tensor_type(op.result).shape[:-1], k.shape[-2])
     roots = score_axes(shape, len(shape) - 1)
     key = roots[-1]
@@ -97,7 +101,7 @@ def match_sdpa(op: Op, lifter: Lifter, values: dict[str, Value]) -> Match:
     try:
         return settle(attempt, roots, lifter)
     except LayoutError as error:
-        raise Reject("ATTNC-LAYOUT", str(error), op) from error
+        raise Reject("ATTNC-LAYOUT", str(error), error.op or op) from error
 
 
 def _batch(batch: Coords, operand: TensorType) -> Coords:
@@ -147,5 +151,6 @@ def _scale(call: Call, builder: ScoreBuilder, dtype: DType) -> sc.Node:
         return builder.build(call.scale, (), dtype)
     length = tensor_type(call.q).shape[-1]
     if not isinstance(length, int):
-        raise Reject("ATTNC-SDPA-ARGUMENT", "the default scale needs a constant head_dim", call.op)
+        edit = "Pass the scale: scale=head_dim**-0.5."
+        raise Reject("ATTNC-SDPA-ARGUMENT", "the default scale needs a constant head_dim", call.op, edit=edit)
     return sc.const(1 / math.sqrt(length), dtype)

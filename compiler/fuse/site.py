@@ -8,7 +8,7 @@ import sympy
 
 from attnc.compiler.fuse.axes import Axis, Coords, LayoutError, is_one, resolve
 from attnc.compiler.fuse.builder import ScoreBuilder
-from attnc.compiler.fuse.contraction import lengths_agree
+from attnc.compiler.fuse.contraction import Contraction, lengths_agree
 from attnc.compiler.fuse.forms import SoftmaxForm
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.fuse.match import Match, Operand, name_axes
@@ -22,6 +22,7 @@ from attnc.ir.graph import Graph
 from attnc.ir.types import Dim, DType
 from attnc.ir.values import Op, Value
 
+MORE_KEYS = "Nothing: a single weight is 1, and the result is V."
 Attempt = Callable[[Callable[[Axis], sympy.Symbol], Lifter | None], Match]
 
 
@@ -55,7 +56,7 @@ def match_softmax(graph: Graph, form: SoftmaxForm, lifter: Lifter, values: dict[
     shape = tensor_type(scores).shape
     check_lengths(op, shape)
     if is_one(shape[form.axis]):
-        raise Reject("ATTNC-SINGLE-KEY", "the softmax runs over a single key", op)
+        raise Reject("ATTNC-SINGLE-KEY", "the softmax runs over a single key", op, edit=MORE_KEYS)
     roots = score_axes(shape, form.axis)
     key = roots[form.axis]
 
@@ -71,8 +72,9 @@ def match_softmax(graph: Graph, form: SoftmaxForm, lifter: Lifter, values: dict[
         if builder.product is None:
             raise Reject("ATTNC-NOT-ATTENTION", "the scores do not come from a contraction of Q and K", op)
         product = builder.product
-        if depends_on(builder.sides, product.op):
-            raise Reject("ATTNC-SCORE-CONDITION", "a mask or bias is computed from the scores themselves", op)
+        for side in builder.sides:
+            if depends_on((side,), product.op):
+                raise Reject("ATTNC-SCORE-CONDITION", "a mask or bias is computed from the scores themselves", side.op)
         q, k = Operand(product.q, product.q_coords).peeled(), Operand(product.k, product.k_coords).peeled()
         v, feature, out_coords = _value_operand(weights, key)
         result, out_coords = divided_product(graph, form, weights.op.result, out_coords, coords, key)
@@ -103,7 +105,7 @@ def match_softmax(graph: Graph, form: SoftmaxForm, lifter: Lifter, values: dict[
     try:
         return settle(attempt, roots, lifter)
     except LayoutError as error:
-        raise Reject("ATTNC-LAYOUT", str(error), op) from error
+        raise Reject("ATTNC-LAYOUT", str(error), error.op or op) from error
 
 
 def _unreached(scores: Value, reaches: Reach, op: Op) -> Reject:
@@ -124,13 +126,14 @@ def _sink(form: SoftmaxForm, builder: ScoreBuilder, coords: Coords, key: Axis) -
 def check_lengths(op: Op, shape: tuple[Dim, ...]) -> None:
     """Leave empty tensors to the host. Raises Reject."""
     if any(n == 0 for n in shape):
-        raise Reject("ATTNC-EMPTY", "a dimension of the scores has length 0", op)
+        edit = "Nothing: no row or no key is there."
+        raise Reject("ATTNC-EMPTY", "a dimension of the scores has length 0", op, edit=edit)
 
 
 def score_axes(shape: tuple[Dim, ...], at: int) -> list[Axis]:
     """One axis for each dimension of the scores. The first of three or more is a batch, the last two are positions."""
     rank = len(shape)
-    hints = ["b" if i == 0 and rank > 2 else "h" for i in range(rank)]
+    hints = ["k" if i == at else "b" if i == 0 and rank > 2 else "h" for i in range(rank)]
     return [Axis(n, hints[i], atomic=i == at) for i, n in enumerate(shape)]
 
 
@@ -138,19 +141,23 @@ def _value_operand(weights: Weights, key: Axis) -> tuple[Operand, Axis, Coords]:
     """V with its axes, the feature axis, and the coordinates of the contraction's result."""
     form, op = weights.form, weights.op
     on_left = form.left is weights.value
-    lengths_agree(form)
+    lengths_agree(form, op)
     if on_left and form.right is weights.value:
-        raise Reject("ATTNC-CONTRACTION", "the weights are multiplied by themselves", op)
+        edit = "Multiply the weights by V alone: w @ v; a second pass is an attention of its own."
+        raise Reject("ATTNC-CONTRACTION", "the weights are multiplied by themselves", op, edit=edit)
     value = form.right if on_left else form.left
     p_labels, v_labels = (form.left_labels, form.right_labels)[:: 1 if on_left else -1]
     if form.addend is not None or form.alpha != 1:
-        raise Reject("ATTNC-CONTRACTION", f"{op.name} adds to P·V", op)
+        raise Reject("ATTNC-CONTRACTION", f"{op.name} adds to P·V", op, edit="Write bmm, and add to its result.")
     where = dict(zip(p_labels, weights.coords, strict=True))
     if len(form.summed) != 1 or where[form.summed[0]] != (key,):
-        raise Reject("ATTNC-CONTRACTION", "the contraction after the softmax does not sum over the keys", op)
+        edit = _summing_edit(form, p_labels)
+        raise Reject("ATTNC-CONTRACTION", "the contraction after the softmax does not sum over the keys", op, edit=edit)
     own = [name for name in v_labels if name not in where]
     if len(own) != 1:
-        raise Reject("ATTNC-CONTRACTION", f"V has {len(own)} dimensions of its own, expected one", op)
+        edit = "Flatten V's features into one dimension, and view the result."
+        edit = edit if own else "Give V a feature: v[..., None]."
+        raise Reject("ATTNC-CONTRACTION", f"V has {len(own)} dimensions of its own, expected one", op, edit=edit)
     shape = tensor_type(value).shape
     feature = Axis(shape[v_labels.index(own[0])], "e", atomic=True)
     where[own[0]] = (feature,)
@@ -159,15 +166,27 @@ def _value_operand(weights: Weights, key: Axis) -> tuple[Operand, Axis, Coords]:
     )
     for name, n in zip(v_labels, shape, strict=True):
         if not is_one(n) and not where[name]:
-            raise Reject("ATTNC-CONTRACTION", "V has a batch dimension that the weights lack", op)
+            edit = "Give Q or K that dimension before the product (q.expand), or move it into V's features."
+            raise Reject("ATTNC-CONTRACTION", "V has a batch dimension that the weights lack", op, edit=edit)
     return Operand(value, coords).peeled(), feature, tuple(where[name] for name in form.result_labels)
+
+
+def _summing_edit(form: Contraction, labels: tuple[str, ...]) -> str:
+    """What to do where the contraction after the softmax does not sum over the keys."""
+    if len(form.summed) != 1:
+        return "Sum over the keys alone after the softmax."
+    back = labels.index(form.summed[0]) - len(labels)
+    if back < -2:
+        return "Mix no weights of other heads into each other: take this product out, or mix the results after P·V."
+    return f"Let softmax and P·V run over one dimension: softmax(dim={back}), as this product sums over it."
 
 
 def check_axes(rows: tuple[Axis, ...], op: Op, *operands: Operand) -> None:
     """Raise Reject where only a mask or bias has a batch dimension: the kernel loops over those of Q, K and V."""
     known = {axis for operand in operands for axis in operand.axes()}
     if any(axis not in known for axis in rows):
-        raise Reject("ATTNC-LAYOUT", "the scores have a dimension that neither Q, K nor V has", op)
+        edit = "Run the attention once for each index of that dimension, and stack the results."
+        raise Reject("ATTNC-LAYOUT", "the scores have a dimension that neither Q, K nor V has", op, edit=edit)
 
 
 def depends_on(values: Iterable[Value], source: Op) -> bool:

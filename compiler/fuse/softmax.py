@@ -45,7 +45,9 @@ def follow_weights(graph: Graph, form: SoftmaxForm, coords: Coords, builder: Sco
             return Weights(user, product, value, resolve(coords), factor, zero_dead)
         if guard or _is_nan_to_zero(user):
             if factor is not None:
-                raise Reject("ATTNC-WEIGHTS-OP", "NaN is replaced after a factor that may have made it", user)
+                edit = "Replace NaN right after the softmax, before the factor."
+                reason = "NaN is replaced after a factor that may have made it"
+                raise Reject("ATTNC-WEIGHTS-OP", reason, user, edit=edit)
             zero_dead = True
         elif user.name in LAYOUT_OPS:
             coords = to_result(user, coords)
@@ -70,8 +72,22 @@ def _only_user(graph: Graph, value: Value, form: SoftmaxForm) -> tuple[Op, bool]
             return user, False
     if not any(_meets_contraction(user) for user in rest):
         raise Reject("ATTNC-NOT-ATTENTION", "the weights never meet a contraction with V", form.root)
-    where = "are an output of the graph" if escaped else f"have {len(users)} readers"
-    raise Reject("ATTNC-WEIGHTS-USED", f"the attention weights {where}, so they must exist", form.root)
+    raise _used(value, users, escaped, form)
+
+
+def _used(value: Value, readers: list[Op], escaped: bool, form: SoftmaxForm) -> Reject:
+    """The refusal of weights with another reader, which is its op."""
+    where = "are an output of the graph" if escaped else f"have {len(readers)} readers"
+    reason = f"the attention weights {where}, so they must exist"
+    products = [user for user in readers if contraction(user) is not None]
+    extra = next((user for user in readers if not _meets_contraction(user)), None)
+    if escaped:
+        op, edit = value.op, "Return the output only: output_attentions=False, need_weights=False."
+    elif extra is None and len(products) == len(readers):
+        op, edit = readers[-1], "Multiply the weights once, by both: w @ torch.cat((v1, v2), -1)."
+    else:
+        op, edit = extra or readers[-1], "Drop this reader, or give it weights of its own: softmax(scores) once more."
+    return Reject("ATTNC-WEIGHTS-USED", reason, op or form.root, edit=edit, value=value)
 
 
 def _is_nan_to_zero(op: Op) -> bool:
@@ -92,16 +108,23 @@ def _meets_contraction(op: Op, depth: int = 8) -> bool:
     """Whether a contraction lies ahead along ops that keep the weights' meaning."""
     if contraction(op) is not None:
         return True
-    known = pw.POINTWISE | LAYOUT_OPS | pw.DROPOUTS | {"aten.nan_to_num.default", "aten.slice.Tensor"}
-    if depth == 0 or op.name not in known:
+    if depth == 0 or op.name not in _MAY_CARRY:
         return False
     return any(_meets_contraction(user, depth - 1) for result in op.results for user in result.users)
+
+
+_CHANGED = ("nan_to_num", "reciprocal", "round", "floor", "ceil", "relu", "cumsum", "sort", "flip", "roll")
+_MAY_CARRY = pw.POINTWISE | LAYOUT_OPS | pw.DROPOUTS | {f"aten.{name}.default" for name in _CHANGED}
+_MAY_CARRY |= {"aten.slice.Tensor", "aten.pow.Tensor_Scalar", "py.getitem"}
+"""Ops that may stand between a softmax and V, understood or not; a router's topk is none of them."""
 
 
 def _factor(op: Op, value: Value, coords: Coords, builder: ScoreBuilder) -> sc.Node:
     """The factor a pointwise op puts on each weight. Raises Reject for any other op."""
     if op.name in pw.DROPOUTS:
-        raise Reject("ATTNC-DROPOUT", "the weights go through dropout in training mode", op)
+        p = op.arg(1, "p")
+        reason = f"the weights go through dropout with p = {p} in training mode"
+        raise Reject("ATTNC-DROPOUT", reason, op, edit="Set this p to 0, or call model.eval().")
     code = "ATTNC-WEIGHTS-OP" if _meets_contraction(op) else "ATTNC-NOT-ATTENTION"
     if not isinstance(op.results[0].type, TensorType) or op.results[0].type.shape != tensor_type(value).shape:
         raise Reject(code, f"{op.name} on the attention weights changes their shape", op)
@@ -138,17 +161,23 @@ def divided_product(
     value = product
     while True:
         if len(value.users) != 1 or value in graph.output_values():
-            raise Reject("ATTNC-SOFTMAX-FORM", "the product with V is read before it is divided by the sum", form.root)
+            edit = "Use the product with V only after its division by the sum."
+            raise Reject(
+                "ATTNC-SOFTMAX-FORM", "the product with V is read before it is divided by the sum", value.op, edit=edit
+            )
         op = value.users[0]
         if pw.BINARY.get(op.name) == "div" and op.args[0] is value:
             break
         if op.name in LAYOUT_OPS:
             coords = to_result(op, coords)
         elif not pw.is_float_cast(op):
-            raise Reject("ATTNC-SOFTMAX-FORM", f"{op.name} stands between P·V and the division by the sum", op)
+            reason = f"{op.name} stands between P·V and the division by the sum"
+            raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit="Divide first: this op after the division.")
         value = op.result
     if tensor_type(op.result).rank != len(coords) or not _reads(op.args[1], total, coords, row):
-        raise Reject("ATTNC-SOFTMAX-FORM", "the product with V is not divided by the sum of its own row", op)
+        reason = "the product with V is not divided by the sum of its own row"
+        edit = "Let the sum keep its dimension, so that it lies along the rows: e.sum(-1, keepdim=True)."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=edit)
     return op.result, coords
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from attnc.compiler.fuse import pointwise as pw
 from attnc.compiler.fuse.axes import equal, is_one
+from attnc.compiler.fuse.contraction import contraction
 from attnc.compiler.fuse.forms import (
     EXTREMES,
     Division,
@@ -42,6 +43,7 @@ DIVIDES = frozenset(name for name, kind in pw.BINARY.items() if kind == "div")
 MULTIPLIES = frozenset(name for name, kind in pw.BINARY.items() if kind == "mul")
 RECIPROCAL = "aten.reciprocal.default"
 NEGLIGIBLE = 2.0**-26
+UNSHARED = "Let the sum and the division alone read them; compute them once more for what else needs them."
 _TOWARDS_DIVISION = ADDS | pw.CLAMPS | pw.CASTS | pw.WHERES | pw.FILLS | SAME | LAYOUT_OPS
 
 
@@ -97,20 +99,31 @@ class _Exponentials:
 def _of_sum(graph: Graph, op: Op, shifted: Value) -> SoftmaxForm | None:
     value, masks = _masked(graph, op.result)
     total = next((user for user in _readers(value) if user.name in SUMS), None)
-    axis = None if total is None else _summed_axis(total)
+    axis = None if total is None else summed_axis(total)
     if total is None or axis is None or not _divides(total.result):
         return None
     scores, top, exact = _shift(shifted, axis)
     if top is None and _subtracts_row(shifted, axis):
-        raise Reject("ATTNC-SOFTMAX-FORM", "what is subtracted from the scores is not their maximum", op)
+        reason = "what is subtracted from the scores is not their maximum"
+        edit = f"Subtract the maximum of the scores, s.amax({axis - _rank(shifted)}, keepdim=True), or nothing."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, shifted.op, edit=edit)
     found = _Exponentials(op, scores, top, exact, value, masks, total, axis)
     denominator = _denominator(graph, found)
     form = _early(found, denominator) or _late(found, denominator)
     if form is None:
-        raise Reject(
-            "ATTNC-SOFTMAX-FORM", "the exponentials or their sum have a reader besides the sum and one division", op
-        )
+        reason = "the exponentials or their sum have a reader besides the sum and one division"
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, _other_reader(found, denominator), edit=UNSHARED)
     return form
+
+
+def _rank(value: Value) -> int:
+    return tensor_type(value).rank
+
+
+def _other_reader(e: _Exponentials, z: _Denominator) -> Op:
+    """A reader of the exponentials or of their sum that belongs to no softmax; the exponential where there is none."""
+    readers = [*(op for op in _readers(e.value) if op is not e.total), *_readers(z.value)]
+    return next((op for op in readers if op.name not in DIVIDES and contraction(op) is None), e.op)
 
 
 def _divides(total: Value, depth: int = 6) -> bool:
@@ -162,7 +175,8 @@ def _readers(value: Value) -> list[Op]:
     return found
 
 
-def _summed_axis(total: Op) -> int | None:
+def summed_axis(total: Op) -> int | None:
+    """The one dimension a sum runs over, else None."""
     dims = total.arg(1, "dim")
     rank = tensor_type(total.operands[0]).rank
     return dimension(dims[0], rank) if isinstance(dims, tuple) and len(dims) == 1 else None
@@ -212,7 +226,8 @@ def _denominator(graph: Graph, e: _Exponentials) -> _Denominator:
         elif not (pw.is_float_cast(op) or op.name in SAME):
             return found
         if found.value in graph.output_values():
-            raise Reject("ATTNC-SOFTMAX-FORM", "the sum of the exponentials is an output of the graph", op)
+            reason = "the sum of the exponentials is an output of the graph"
+            raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=UNSHARED)
         found = replace(found, value=op.result)
 
 
@@ -225,17 +240,28 @@ def _step(value: Value) -> Op | None:
 def _added(e: _Exponentials, found: _Denominator, op: Op) -> _Denominator:
     other = op.args[1] if op.args[0] is found.value else op.args[0]
     if found.sink is not None:
-        raise Reject("ATTNC-SOFTMAX-FORM", "two terms are added to the sum of the exponentials", op)
+        reason, edit = "two terms are added to the sum of the exponentials", "Add one: torch.logaddexp(a, b).exp()."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=edit)
     if isinstance(other, int | float):
         if e.top is None and other > 0:
             return replace(found, sink=math.log(other))
         if e.exact and 0 <= other <= NEGLIGIBLE:
             return replace(found, guarded=True)
-        raise Reject("ATTNC-SOFTMAX-FORM", f"{other:g} added to the sum of the exponentials changes the weights", op)
+        reason = f"{other:g} added to the sum of the exponentials changes the weights"
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=_addend_edit(e, other))
     sink = _sink(e, other)
     if sink is None:
-        raise Reject("ATTNC-SOFTMAX-FORM", "what is added to the sum of the exponentials is no exponential", op)
+        reason = "what is added to the sum of the exponentials is no exponential"
+        edit = "Add an exponential with the same maximum subtracted, exp(sink - m), or nothing."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=edit)
     return replace(found, sink=sink, sink_keepdim=found.keepdim)
+
+
+def _addend_edit(e: _Exponentials, other: float) -> str:
+    if other < 0.5:
+        return f"Add at most 1e-8, which guards against 0 / 0, to a sum of exp(s - max(s)); {other:g} is too much."
+    logit = "" if other == 1 else f"{math.log(other):.4g} "
+    return f"Subtract no maximum, or add it shifted as the scores are: exp({logit}- m) with m the maximum."
 
 
 def _sink(e: _Exponentials, other: Arg) -> Value | float | None:
@@ -262,7 +288,9 @@ def _sink(e: _Exponentials, other: Arg) -> Value | float | None:
 def _clamped(e: _Exponentials, found: _Denominator, op: Op) -> _Denominator:
     low, high = pw.clamp_bounds(op)
     if not e.exact or found.sink is not None or high is not None or not isinstance(low, int | float) or low > 1:
-        raise Reject("ATTNC-SOFTMAX-FORM", "a clamp of the sum of the exponentials may change the weights", op)
+        reason = "a clamp of the sum of the exponentials may change the weights"
+        edit = "Subtract the maximum first and clamp from below at 1 or less, as a guard against 0 / 0; or don't clamp."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, op, edit=edit)
     return replace(found, guarded=True)
 
 
@@ -287,7 +315,9 @@ def _late(e: _Exponentials, z: _Denominator) -> SoftmaxForm | None:
     if not _only_divides(z.value):
         return None
     if any(op.name in DIVIDES for op in _readers(e.value)):
-        raise Reject("ATTNC-SOFTMAX-FORM", "the sum the exponentials are divided by lies along other axes", e.op)
+        reason = "the sum the exponentials are divided by lies along other axes"
+        edit = f"Keep the dimension of the sum: e.sum({e.axis - _rank(e.value)}, keepdim=True)."
+        raise Reject("ATTNC-SOFTMAX-FORM", reason, e.total, edit=edit)
     form = _form(e, z, e.value)
     casts = [user for user in e.value.users if pw.is_float_cast(user) and all(u is e.total for u in user.result.users)]
     return replace(form, readers=frozenset((e.total, *casts)), division=Division(z.value, z.keepdim))

@@ -172,8 +172,8 @@ def _result(site: Site, lost: bool) -> str:
     if site.fused:
         return '<span class="good">fused</span>'
     style = "bad" if site.attention else "dim"
-    texts = (escape(text) for text in (site.reason, site.remedy))
-    return f'<span class="{style}"><code>{escape(site.code)}</code></span><br>{"<br>".join(texts)}'
+    lines = (f"<i>{name}</i> {escape(text)}" if name else escape(text) for name, text in site.advice.items())
+    return f'<span class="{style}"><code>{escape(site.code)}</code></span><br>{"<br>".join(lines)}'
 
 
 def _details(site: Site) -> str:

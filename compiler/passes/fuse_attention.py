@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnc.compiler.fuse.forms import SOFTMAXES, SoftmaxForm, named_softmax
-from attnc.compiler.fuse.match import Match
-from attnc.compiler.fuse.reach import Reach
+from attnc.compiler.fuse.find import Finder, Found
+from attnc.compiler.fuse.nearest import Refusal
 from attnc.compiler.fuse.reject import Reject
-from attnc.compiler.fuse.rewrite import rewrite, specify
-from attnc.compiler.fuse.sdpa import SDPA, match_sdpa
-from attnc.compiler.fuse.site import match_softmax
-from attnc.compiler.fuse.written_out import EXP, written_softmax
-from attnc.compiler.lift.lifter import Lifter
+from attnc.compiler.fuse.rewrite import rewrite
+from attnc.compiler.fuse.trial import near_misses
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.describe import refused_site, site_of
-from attnc.compiler.planning.plan import formulas
-from attnc.ir.attention import AttentionSpec
 from attnc.ir.graph import Graph
 from attnc.ir.values import Op, Value
 
@@ -33,54 +29,39 @@ class FuseAttention:
     name: ClassVar[str] = "fuse-attention"
 
     def run(self, graph: Graph, context: Context) -> bool:
-        lifter, reaches = Lifter(graph), Reach()
-        values = _values(graph)
-        matched: list[tuple[int, Match, AttentionSpec, list[Value]]] = []
+        find = Finder(graph)
+        matched: dict[int, Found] = {}
+        refused: dict[int, Refusal] = {}
         for op in graph.ops:
             index = len(context.sites)
             try:
-                found = _match(graph, op, lifter, values, reaches)
-                if found is None:
-                    continue
-                match, spec, sides = found
-                if any(match.result is other.result for _, other, _, _ in matched):
-                    raise Reject("ATTNC-WEIGHTS-OP", "the weights are a factor on another attention's", op)
+                found = _found(find, op, matched.values())
             except Reject as reject:
+                refused[index] = Refusal(op, reject)
                 context.sites.append(refused_site(index, op, reject))
             else:
-                matched.append((index, match, spec, sides))
-                context.sites.append(site_of(index, match, spec, sides, context))
+                if found is not None:
+                    matched[index] = found
+                    context.sites.append(site_of(index, found.match, found.spec, found.sides, context))
+        for index, miss in near_misses(graph, refused, context.user_names).items():
+            context.sites[index] = dataclasses.replace(
+                context.sites[index], nearest=miss.form, blocker=miss.blocker, edit=miss.edit
+            )
         replaced: dict[Value, Value] = {}
-        for index, match, spec, sides in matched:
-            fused = rewrite(graph, match, spec, sides, replaced)
+        for index, found in matched.items():
+            fused = rewrite(graph, found.match, found.spec, found.sides, replaced)
             fused.meta["site"] = index
         return bool(matched)
 
 
-def _match(
-    graph: Graph, op: Op, lifter: Lifter, values: dict[str, Value], reaches: Reach
-) -> tuple[Match, AttentionSpec, list[Value]] | None:
+def _found(find: Finder, op: Op, others: Iterable[Found]) -> Found | None:
     """What ``op`` is the softmax of; None where it is none. Raises Reject for one that stays with the host."""
-    if op.name == SDPA:
-        match = match_sdpa(op, lifter, values)
-    elif (form := _form(graph, op, reaches)) is not None:
-        match = match_softmax(graph, form, lifter, values, reaches)
-    else:
-        return None
-    spec, sides = specify(graph, match)
-    try:
-        formulas(spec, match.names_to_lengths())
-    except ValueError as error:
-        raise Reject("ATTNC-PLAN", str(error), op) from error
-    return match, spec, sides
-
-
-def _form(graph: Graph, op: Op, reaches: Reach) -> SoftmaxForm | None:
-    if op.name in SOFTMAXES:
-        return named_softmax(graph, op)
-    return written_softmax(graph, op, reaches) if op.name == EXP else None
-
-
-def _values(graph: Graph) -> dict[str, Value]:
-    produced = (value for op in graph.ops for value in op.results)
-    return {value.name: value for value in (*graph.inputs, *produced)}
+    found = find(op)
+    if found is not None and any(found.match.result is other.match.result for other in others):
+        raise Reject(
+            "ATTNC-WEIGHTS-OP",
+            "the weights are a factor on another attention's",
+            op,
+            edit="Multiply each softmax by a V of its own; the product of two weights is no attention.",
+        )
+    return found

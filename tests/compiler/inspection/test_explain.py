@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,9 @@ def test_the_share_counts_attentions_only(percent: int, status: int, mixed: str,
     assert run(["explain", mixed, "--fail-under", str(percent)]) == status
     captured = capsys.readouterr()
     assert "ATTNC-NOT-ATTENTION" in captured.out and "ATTNC-WEIGHTS-USED" in captured.out
+    shown = captured.out.replace("│", " ").split()
+    for words in ("nearest: softmax(qk", "blocked by: aten.softmax.int at", "edit: Return the output only:"):
+        assert words in " ".join(shown)
     wanted = f"attnc: 2 of 3 attentions are fused, fewer than {percent} %\n" if status else ""
     assert captured.err == wanted
 
@@ -57,3 +61,15 @@ def test_one_file_cannot_hold_two_masks(tmp_path: Path, model: Model, capsys: Ca
     assert run(["explain", str(tmp_path / "two.ir"), "--png", str(tmp_path / "mask.png")]) == 1
     assert "there are 2 different masks; name a folder" in capsys.readouterr().err
     assert not (tmp_path / "mask.png").exists()
+
+
+def test_json_says_what_a_refused_attention_nearly_was(mixed: str, capsys: Captured) -> None:
+    assert run(["explain", mixed, "--json", "--fail-under", "100"]) == 1
+    captured = capsys.readouterr()
+    sites = json.loads(captured.out)["sites"]
+    refused = next(site for site in sites if site["code"] == "ATTNC-WEIGHTS-USED")
+    assert refused["nearest"] == "softmax(qk * 0.25)·V, causal, MHA"
+    assert refused["blocker"] == "aten.softmax.int at model.py:11: p = softmax(scores)"
+    assert "output_attentions=False" in refused["edit"]
+    assert all(not site["edit"] for site in sites if site is not refused)
+    assert captured.err == "attnc: 2 of 3 attentions are fused, fewer than 100 %\n"

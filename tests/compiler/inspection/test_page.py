@@ -87,7 +87,9 @@ def test_sites_masks_and_certificates(tmp_path: Path, model: Model, parsed: Pars
     assert "causal" in row and "k <= q" in row and "fused" in row and "p = softmax(scores)" in row
     assert all(line in row for line in fused.certificate) and fused.kernel in row
     other = found.texts["site-0-1"]
-    assert refused.code in other and refused.reason in other and refused.remedy in other
+    assert all(text in other for text in (refused.code, refused.reason, *refused.advice.values()))
+    assert refused.nearest == "softmax(qk * 0.25)·V, causal, MHA" and "output_attentions=False" in refused.edit
+    assert refused.blocker == "aten.softmax.int at model.py:11: p = softmax(scores)"
     uses = [attrs["href"] for tag, attrs in found.tags if tag == "use"]
     assert uses == ["#picture-0-0"]
     kernel = next(tmp_path.glob("*/*.cpp"))
