@@ -8,81 +8,116 @@ from typing import ClassVar
 
 import sympy
 
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.host.sizes import materialize
+from attnc.compiler.lift.content import Array
 from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.passes.base import Context
-from attnc.compiler.passes.diagonal import Diagonal, NotDiagonal, Place
+from attnc.compiler.passes.contents import Contents
+from attnc.compiler.passes.diagonal import Diagonal
+from attnc.compiler.passes.issue import Issue
+from attnc.compiler.passes.place import NotRelative
+from attnc.compiler.passes.reads import Read, loads, reads, reads_pairs, substituted
+from attnc.compiler.passes.relation import Difference, Relation, entries, grid_of
 from attnc.compiler.planning.describe import dense_sides, note_dense_side, score_text
 from attnc.compiler.planning.plan import axis_lengths
 from attnc.ir import index as ix
-from attnc.ir import score as sc
-from attnc.ir.attention import KEY, QUERY, AttentionSpec
+from attnc.ir.attention import KEY, AttentionSpec
 from attnc.ir.graph import Graph
-from attnc.ir.types import Dim, size
+from attnc.ir.types import size
 from attnc.ir.values import Op, Value
 
 
 @dataclass(frozen=True)
 class Bias:
-    """A side operand read at every (q, k) that provably depends on k − q alone becomes a table read at k − q + |q| − 1.
+    """A side operand read at every (q, k) that provably depends on their relative position becomes a table.
 
-    What stays dense is noted in the report (``ATTNC-DENSE-SIDE``). Closed forms, such as ALiBi's slope · (k − q), never
-    come here: the match writes them into the score.
+    The relative position is k − q, or the offset of two cells of a grid; see
+    :mod:`~attnc.compiler.passes.relation`. What stays dense is noted in the report (``ATTNC-DENSE-SIDE``). Closed
+    forms, such as ALiBi's slope · (k − q), never come here: the match writes them into the score.
     """
 
     name: ClassVar[str] = "bias"
 
     def run(self, graph: Graph, context: Context) -> bool:
-        run = _Run(graph, context, Lifter(graph))
-        changed = [run.attention(op) for op in list(graph.ops) if op.name == "attn.attention"]
+        attentions = [op for op in graph.ops if op.name == "attn.attention"]
+        if not attentions:
+            return False
+        run = _Run(context, Issue(graph, attentions[0]), Lifter(graph), Contents(graph))
+        changed = [run.attention(op) for op in attentions]
         return any(changed)
 
 
 @dataclass
 class _Run:
-    graph: Graph
     context: Context
+    issue: Issue
     lifter: Lifter
-    tables: dict[tuple[Dim, Dim], Diagonal] = field(default_factory=dict)
+    contents: Contents
+    tables: dict[Relation, Diagonal] = field(default_factory=dict)
 
     def attention(self, op: Op) -> bool:
         """Give one attention its tables; True where it got any."""
+        self.issue.before = op
         changed = False
-        for side in dense_sides(op.attrs["spec"], _sides(op)):
+        for side in _dense(op):
             try:
                 self._replace(op, side)
                 changed = True
-            except NotDiagonal as error:
-                note_dense_side(self.context, side, op.loc, self.lifter.reason(side) or str(error))
+            except NotRelative as error:
+                note_dense_side(self.context, side, op.loc, self._reason(side, error))
         return changed
 
+    def _reason(self, side: Value, error: NotRelative) -> str:
+        """Why a bias is no table, or a mask no formula."""
+        return str(error) if tensor_type(side).dtype.is_float else self.lifter.reason(side) or str(error)
+
     def _replace(self, op: Op, side: Value) -> None:
-        """Read a table in place of ``side``. Raises NotDiagonal."""
+        """Read a table in place of ``side``. Raises NotRelative."""
         spec: AttentionSpec = op.attrs["spec"]
-        sides, lengths = _sides(op), axis_lengths(op)
-        name = f"t{sides.index(side)}"
-        loads = _loads(spec, name)
-        place = _place(loads)
-        key = (lengths[QUERY], lengths[KEY])
-        tables = self.tables.setdefault(key, Diagonal(self.graph, self.lifter, op, *key))
-        tables.before = op
-        table, order = tables.by_key(side, place)
-        entry = ix.axis(KEY) - ix.axis(QUERY) + sympy.sympify(lengths[QUERY]) - 1
-        moved = {load: _moved(load, place, entry, order) for load in loads}
-        spec = _with_sizes(_moved_formulas(spec, moved), entry)
-        sides[sides.index(side)] = table
-        sizes = tuple(materialize(self.graph, size(n), op) for n in spec.sizes)
+        sides = _sides(op)
+        number = sides.index(side)
+        found = reads(loads(spec, f"t{number}"), tensor_type(side).shape, axis_lengths(op)[KEY])
+        tables, table, order = self._table(side, found)
+        entry = {read: _entry(tables, read, sides) for read in found}
+        spec = substituted(spec, {read.load: read.of_table(entry[read], order) for read in found})
+        named = {name for expr in entry.values() for name in ix.sizes_of(expr)}
+        spec = dataclasses.replace(spec, sizes=tuple(sorted({*spec.sizes, *named})))
+        sides[number] = table
+        sizes = tuple(materialize(self.issue.graph, size(n), op) for n in spec.sizes)
         op.attrs["spec"] = spec
         op.set_args((*op.args[:3], tuple(sides), sizes))
-        self._tell(op, spec, side)
+        self._tell(op, spec, side, tables.relation)
 
-    def _tell(self, op: Op, spec: AttentionSpec, side: Value) -> None:
+    def _table(self, side: Value, found: list[Read]) -> tuple[Diagonal, Value, tuple[int, ...]]:
+        """The table of a side operand, by differences where that works, else by the grid its indices follow."""
+        read = found[0]
+        tables = self._diagonal(Difference(read.rows, read.keys))
+        try:
+            return tables, *tables.by_key(side, read.place)
+        except NotRelative as error:
+            if error.content is None:
+                raise
+            grid = self._grid(error.content)
+            if grid is None:
+                raise NotRelative(f"{error}, nor of the offset of two cells of a grid") from error
+        tables = self._diagonal(grid)
+        return tables, *tables.by_key(side, read.place)
+
+    def _grid(self, content: Array) -> Relation | None:
+        """A grid already in use where it fits, so that layers share its vectors."""
+        return next((r for r in self.tables if entries(r, content) is not None), None) or grid_of(content)
+
+    def _diagonal(self, relation: Relation) -> Diagonal:
+        return self.tables.setdefault(relation, Diagonal(self.issue, self.lifter, self.contents, relation))
+
+    def _tell(self, op: Op, spec: AttentionSpec, side: Value, relation: Relation) -> None:
         index = op.meta.get("site")
         if index is None or index >= len(self.context.sites):
             return
         site = self.context.sites[index]
         name = self.context.user_names.get(side.name, side.name)
-        step = f"{name} depends on k - q alone: a table of |q| + |k| - 1 entries, read at k - q + |q| - 1"
+        step = f"{name} depends on {relation.meaning} alone: a table of {relation.length} entries"
         self.context.sites[index] = dataclasses.replace(
             site, score=score_text(spec, _sides(op), self.context), certificate=(*site.certificate, step)
         )
@@ -94,46 +129,20 @@ def _sides(op: Op) -> list[Value]:
     return [side for side in sides if isinstance(side, Value)]
 
 
-def _loads(spec: AttentionSpec, name: str) -> list[sc.Node]:
-    """The load nodes of a side operand in every formula."""
-    roots = [root for root in (spec.score, spec.visible, spec.weight, spec.sink) if root is not None]
-    return list(
-        dict.fromkeys(node for root in roots for node in sc.walk(root) if node.op == "load" and node.value[0] == name)
-    )
+def _dense(op: Op) -> list[Value]:
+    """The side operands read for every query and key, in two dimensions or in one that runs over pairs."""
+    spec, sides = op.attrs["spec"], _sides(op)
+    known = dense_sides(spec, sides)
+    return [s for i, s in enumerate(sides) if s in known or any(map(reads_pairs, loads(spec, f"t{i}")))]
 
 
-def _place(loads: list[sc.Node]) -> Place:
-    """Where all loads hold the plain query and key position. Raises NotDiagonal where they are read otherwise."""
-    query, key = ix.axis(QUERY), ix.axis(KEY)
-    places = set()
-    for load in loads:
-        indices = load.value[1]
-        others = [i for i in indices if i not in (query, key)]
-        if indices.count(query) != 1 or indices.count(key) != 1 or any(i.has(query, key) for i in others):
-            raise NotDiagonal("it is read at other places than the query and key position")
-        places.add(Place(indices.index(query), indices.index(key)))
-    if len(places) != 1:
-        raise NotDiagonal("it is read in two ways")
-    return places.pop()
-
-
-def _moved(load: sc.Node, place: Place, entry: sympy.Expr, order: tuple[int, ...]) -> sc.Node:
-    """The load of a table whose dimensions are those of the side operand in another order."""
-    name, indices = load.value
-    at = [sympy.Integer(0) if d == place.query else entry if d == place.key else i for d, i in enumerate(indices)]
-    return sc.load(name, tuple(at[d] for d in order), load.dtype)
-
-
-def _moved_formulas(spec: AttentionSpec, moved: dict[sc.Node, sc.Node]) -> AttentionSpec:
-    """The spec with loads replaced in every formula."""
-    return dataclasses.replace(
-        spec,
-        score=sc.substitute(spec.score, moved),
-        visible=sc.substitute(spec.visible, moved),
-        weight=None if spec.weight is None else sc.substitute(spec.weight, moved),
-        sink=None if spec.sink is None else sc.substitute(spec.sink, moved),
-    )
-
-
-def _with_sizes(spec: AttentionSpec, entry: sympy.Expr) -> AttentionSpec:
-    return dataclasses.replace(spec, sizes=tuple(sorted({*spec.sizes, *ix.sizes_of(entry)})))
+def _entry(tables: Diagonal, read: Read, sides: list[Value]) -> sympy.Expr:
+    """The number of the pair that is read; vectors it is computed from are added to the side operands."""
+    if isinstance(tables.relation, Difference):
+        return read.column - read.row + sympy.sympify(read.rows) - 1
+    entry = sympy.Integer(0)
+    for vector, at in zip(tables.vectors(), (read.row, read.column), strict=True):
+        if vector not in sides:
+            sides.append(vector)
+        entry += ix.load(f"t{sides.index(vector)}", at)
+    return entry

@@ -1,9 +1,11 @@
-"""Tensors over query and key positions that depend on k − q alone, computed again as tables of |q| + |k| − 1 entries.
+"""Tensors over query and key positions that depend on the relative position alone, computed again as O(S) tables.
 
-Relative position biases are such tensors: a pointwise function of the matrix k − q, looked up in a small table (T5,
-Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1). Entry t of a table stands for k − q = t − |q| + 1,
-so element (q, k) is entry k − q + |q| − 1. The operators between the matrix and the tensor are issued once more, on a
-matrix of one row that holds every difference once; the large ones are then no longer read.
+Relative position biases are such tensors: a pointwise function of the matrix k − q, or of an index into the offsets
+within a window, looked up in a small table (T5, Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1;
+Swin, Liu et al. 2021, https://arxiv.org/abs/2103.14030, section 3.2). A :mod:`relation
+<attnc.compiler.passes.relation>` numbers the relative positions; entry t of a table stands for number t. The operators
+between the integer matrix and the tensor are issued once more, on a matrix of one row that holds every number once;
+the large ones are then no longer read.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import sympy
 
 from attnc.compiler.fuse import pointwise as pw
 from attnc.compiler.fuse.axes import is_one
-from attnc.compiler.fuse.layout import PERMUTES, SAME, permutation, tensor_type
-from attnc.compiler.host.sizes import NoSizeValue, materialize
+from attnc.compiler.fuse.layout import PERMUTES, SAME, VIEWS, permutation, tensor_type
+from attnc.compiler.lift.content import Array
 from attnc.compiler.lift.lifter import Lifter
+from attnc.compiler.passes.contents import Contents
+from attnc.compiler.passes.issue import Issue
+from attnc.compiler.passes.place import NotRelative, Place
+from attnc.compiler.passes.relation import Difference, Grid, Relation, entries
 from attnc.ir import index as ix
-from attnc.ir.graph import Graph
-from attnc.ir.types import Dim, TensorType, as_dim
-from attnc.ir.values import Arg, Literal, Op, Value, map_values
+from attnc.ir.types import Dim, DType, TensorType, as_dim
+from attnc.ir.values import Arg, Op, Value, map_values
 
 POINTWISE = pw.POINTWISE | frozenset(
     f"aten.{name}"
@@ -30,160 +35,158 @@ POINTWISE = pw.POINTWISE | frozenset(
         "pow.Tensor_Scalar", "log2.default", "log1p.default", "sign.default", "relu.default",
     )
 )  # fmt: skip
-LOOKUPS = {"aten.embedding.default": 1}
-"""Operators that read rows of a table, and the argument that holds the row numbers."""
-
-
-class NotDiagonal(Exception):
-    """A tensor that isn't known to depend on k − q alone."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """The dimensions of a tensor that run over query and key positions; its other dimensions are none's business."""
-
-    query: int
-    key: int
 
 
 @dataclass
 class Diagonal:
-    """Makes the tables of one graph; equal requests get the same table. New ops stand before ``before``."""
+    """Makes tables over the numbers of one relation; equal requests get the same table."""
 
-    graph: Graph
+    issue: Issue
     lifter: Lifter
-    before: Op
-    queries: Dim
-    keys: Dim
-    known: dict[tuple[Value, Place], Value] = field(default_factory=dict)
-    ordered: dict[tuple[Value, Place], Value] = field(default_factory=dict)
-
-    @property
-    def length(self) -> Dim:
-        """Number of differences k − q."""
-        return as_dim(sympy.sympify(self.queries) + self.keys - 1)
+    contents: Contents
+    relation: Relation
+    _known: dict[tuple[Value, Place], Value] = field(default_factory=dict)
+    _ordered: dict[tuple[Value, Place], Value] = field(default_factory=dict)
+    _vectors: tuple[Value, Value] | None = None
 
     def table(self, value: Value, place: Place) -> Value:
-        """``value`` with one query and :attr:`length` keys in place of its queries and keys. Raises NotDiagonal."""
-        if (value, place) not in self.known:
-            self.known[value, place] = self._differences(value, place) or self._again(value, place)
-        return self.known[value, place]
+        """``value`` with one query and a key for each number in place of its queries and keys. Raises NotRelative."""
+        if (value, place) not in self._known:
+            self._known[value, place] = self._leaf(value, place) or self._again(value, place)
+        return self._known[value, place]
 
     def by_key(self, value: Value, place: Place) -> tuple[Value, tuple[int, ...]]:
         """The table of ``value`` with its keys in neighbouring places, and the order of the value's dimensions in it.
 
-        Raises NotDiagonal.
+        Raises NotRelative.
         """
         table = self.table(value, place)
         rank = tensor_type(value).rank
         order = (*(d for d in range(rank) if d != place.key), place.key)
         if place.key == rank - 1:
             return table, order
-        if (table, place) not in self.ordered:
-            kind = tensor_type(table)
-            shape = tuple(kind.shape[d] for d in order)
-            turned = self._create("aten.permute.default", (table, order), kind, shape)
-            kwargs: dict[str, Arg] = {"memory_format": Literal("memory_format", "contiguous_format")}
-            self.ordered[table, place] = self._create("aten.clone.default", (turned,), kind, shape, kwargs)
-        return self.ordered[table, place], order
+        if (table, place) not in self._ordered:
+            self._ordered[table, place] = self.issue.permuted(table, order)
+        return self._ordered[table, place], order
+
+    def vectors(self) -> tuple[Value, Value]:
+        """The two parts of the numbers of a grid, [rows] and [keys]."""
+        assert isinstance(self.relation, Grid)
+        if self._vectors is None:
+            parts = (("query_part", self.relation.by_row), ("key_part", self.relation.by_key))
+            query, key = (self.issue.constant(name, part.astype("int32"), DType.I32) for name, part in parts)
+            self._vectors = query, key
+        return self._vectors
+
+    @property
+    def _pair(self) -> tuple[Dim, Dim]:
+        return self.relation.rows, self.relation.keys
+
+    def _shape(self, value: Value, place: Place) -> tuple[Dim, ...]:
+        return place.shape(tensor_type(value).shape, self.relation.length)
 
     def _again(self, value: Value, place: Place) -> Value:
         """The operator that makes ``value``, on tables of its operands."""
         op = value.op
         if op is None:
-            raise NotDiagonal(f"%{value.name} is an input")
+            raise NotRelative(f"%{value.name} is an input, so its content isn't known when compiling")
+        rank = tensor_type(value).rank
         if op.name in SAME or op.name in POINTWISE:
-            args = tuple(map_values(arg, lambda v: self._operand(v, value, place)) for arg in op.args)
+            args = tuple(map_values(arg, lambda v: self._operand(v, rank, place)) for arg in op.args)
         elif op.name in PERMUTES:
-            order = permutation(op, tensor_type(value).rank)
+            order = permutation(op, rank)
             args = (self.table(op.operands[0], Place(order[place.query], order[place.key])), *op.args[1:])
         elif op.name == "aten.unsqueeze.default":
-            args = (self.table(op.operands[0], _without(op, place)), *op.args[1:])
-        elif op.name in LOOKUPS and place.query < tensor_type(value).rank - 1 > place.key:
-            rows = op.args[LOOKUPS[op.name]]
-            assert isinstance(rows, Value)
-            table = self.table(rows, place)
-            args = tuple(table if arg is rows else arg for arg in op.args)
+            args = (self._viewed(op, place), *op.args[1:])
+        elif op.name in VIEWS:
+            return self.issue.reshaped(self._viewed(op, place), self._shape(value, place))
         else:
-            raise NotDiagonal(f"{op.name} is not known to keep differences of positions apart")
-        return self._issue(op, args, self._shape(tensor_type(value).shape, place))
+            args = self._lookup(op, place)
+        return self.issue.like(op, args, self._shape(value, place))
 
-    def _operand(self, operand: Value, result: Value, place: Place) -> Value:
-        """The table of an operand that broadcasts to the result; the operand itself where it has no positions."""
+    def _viewed(self, op: Op, place: Place) -> Value:
+        """The table of a view's operand."""
+        source = op.operands[0]
+        return self.table(
+            source, place.before_view(tensor_type(op.result).shape, tensor_type(source).shape, self._pair)
+        )
+
+    def _lookup(self, op: Op, place: Place) -> tuple[Arg, ...]:
+        """The arguments of an operator that reads a table at places that depend on the pair."""
+        rank = tensor_type(op.result).rank
+        if op.name == "aten.embedding.default" and max(place.query, place.key) < rank - 1:
+            return (op.args[0], self._rows(op.args[1], rank - 1, place), *op.args[2:])
+        if op.name == "aten.index_select.default" and isinstance(dim := op.args[1], int):
+            return (*op.args[:2], self._rows(op.args[2], 1, place.moved(dim % rank)))
+        if op.name == "aten.index.Tensor" and isinstance(op.args[1], tuple):
+            chosen = [d for d, index in enumerate(op.args[1]) if index is not None]
+            operands = [index for index in op.args[1] if isinstance(index, Value)]
+            if operands and len(operands) == len(chosen) and chosen == [*range(chosen[0], chosen[-1] + 1)]:
+                spanned = max(tensor_type(index).rank for index in operands)
+                inner = place.moved(chosen[0])
+                rows = (None if index is None else self._rows(index, spanned, inner) for index in op.args[1])
+                return (op.args[0], tuple(rows))
+        raise NotRelative(f"{op.name} is not known to keep relative positions apart")
+
+    def _rows(self, arg: Arg, rank: int, place: Place) -> Value:
+        """The table of an index tensor among indices that span ``rank`` dimensions."""
+        if not isinstance(arg, Value) or not tensor_type(arg).dtype.is_int:
+            raise NotRelative("a selection by something other than integers")
+        if not (0 <= place.query < rank and 0 <= place.key < rank):
+            raise NotRelative("positions are dimensions of the table that is read")
+        return self._operand(arg, rank, place)
+
+    def _operand(self, operand: Value, rank: int, place: Place) -> Value:
+        """The table of an operand that broadcasts to ``rank`` dimensions; itself where it has no positions."""
         if not isinstance(operand.type, TensorType):
             return operand
         shape = operand.type.shape
-        missing = tensor_type(result).rank - len(shape)
-        query, key = place.query - missing, place.key - missing
-        if all(d < 0 or is_one(shape[d]) for d in (query, key)):
+        own = place.moved(rank - len(shape))
+        alone = [d < 0 or is_one(shape[d]) for d in (own.query, own.key)]
+        if all(alone):
             return operand
-        if any(d < 0 or is_one(shape[d]) for d in (query, key)):
-            raise NotDiagonal(f"%{operand.name} depends on one position alone")
-        return self.table(operand, Place(query, key))
+        if any(alone):
+            raise NotRelative(f"%{operand.name} depends on one position alone")
+        return self.table(operand, own)
 
-    def _differences(self, value: Value, place: Place) -> Value | None:
-        """A table of ±(k − q) + c; None where the tensor holds something else."""
-        type = tensor_type(value)
-        if not type.dtype.is_int or not all(is_one(n) for d, n in enumerate(type.shape) if d not in _pair(place)):
+    def _leaf(self, value: Value, place: Place) -> Value | None:
+        """The table of a matrix of integers or truth values whose elements are known; None for other tensors."""
+        kind = tensor_type(value)
+        others = (n for d, n in enumerate(kind.shape) if d not in (place.query, place.key))
+        if not (kind.dtype.is_int or kind.dtype is DType.B1) or not all(map(is_one, others)):
+            return None
+        found = self._counted(value, place) if isinstance(self.relation, Difference) else None
+        if found is None and (content := self.contents.of(value)) is not None:
+            matrix = self._matrix(content, place)
+            table = entries(self.relation, matrix)
+            if table is None:
+                raise NotRelative(f"%{value.name} is no function of {self.relation.meaning}", matrix)
+            found = self.issue.constant("relative", table, kind.dtype)
+        return None if found is None else self.issue.reshaped(found, self._shape(value, place))
+
+    def _matrix(self, content: Array, place: Place) -> Array:
+        """The elements as a matrix [rows, keys]."""
+        if place.flat:
+            return content.reshape(-1, int(self.relation.keys))
+        matrix = content.reshape([n for d, n in enumerate(content.shape) if d in (place.query, place.key)])
+        return matrix if place.query < place.key else matrix.T
+
+    def _counted(self, value: Value, place: Place) -> Value | None:
+        """A vector of ±(k − q) + c for every difference; None where the tensor holds something else."""
+        kind = tensor_type(value)
+        if not kind.dtype.is_int:
             return None
         row, column = ix.axis("_q"), ix.axis("_k")
-        coords = tuple(row if d == place.query else column if d == place.key else 0 for d in range(type.rank))
-        ranges = {row: (sympy.Integer(0), self.queries - 1), column: (sympy.Integer(0), self.keys - 1)}
-        formula = self.lifter.index(value, tuple(map(sympy.sympify, coords)), ranges)
+        rows, keys = map(sympy.sympify, self._pair)
+        at = {place.query: row, place.key: column} if not place.flat else {place.key: row * keys + column}
+        coords = tuple(at.get(d, sympy.Integer(0)) for d in range(kind.rank))
+        formula = self.lifter.index(
+            value, coords, {row: (sympy.Integer(0), rows - 1), column: (sympy.Integer(0), keys - 1)}
+        )
         if formula is None or formula.has(ix.Load):
             return None
         step = sympy.expand(formula).coeff(column)
         rest = sympy.expand(formula - step * (column - row))
         if step not in (1, -1) or rest.free_symbols & {row, column}:
             return None
-        return self._counted(type, place, int(step), as_dim(rest + step * (1 - sympy.sympify(self.queries))))
-
-    def _counted(self, type: TensorType, place: Place, step: int, first: Dim) -> Value:
-        """``first``, ``first + step``, … along the keys of a tensor of this rank."""
-        kwargs: dict[str, Arg] = {
-            "dtype": Literal("dtype", type.dtype.value),
-            "device": Literal("device", type.device),
-        }
-        last = as_dim(sympy.sympify(first) + step * sympy.sympify(self.length))
-        numbers = self._create(
-            "aten.arange.start_step", (self._size(first), self._size(last), step), type, (self.length,), kwargs
-        )
-        shape: tuple[Arg, ...] = tuple(-1 if d == place.key else 1 for d in range(type.rank))
-        return self._create("aten.view.default", (numbers, shape), type, self._shape(type.shape, place))
-
-    def _shape(self, shape: tuple[Dim, ...], place: Place) -> tuple[Dim, ...]:
-        return tuple(1 if d == place.query else self.length if d == place.key else n for d, n in enumerate(shape))
-
-    def _issue(self, op: Op, args: tuple[Arg, ...], shape: tuple[Dim, ...]) -> Value:
-        return self._create(op.name, args, tensor_type(op.result), shape, op.kwargs)
-
-    def _create(
-        self,
-        name: str,
-        args: tuple[Arg, ...],
-        like: TensorType,
-        shape: tuple[Dim, ...],
-        kwargs: dict[str, Arg] | None = None,
-    ) -> Value:
-        kind = TensorType(like.dtype, shape, like.device)
-        return self.graph.create(name, args, (kind,), kwargs=kwargs, loc=self.before.loc, before=self.before).result
-
-    def _size(self, dim: Dim) -> Arg:
-        try:
-            return materialize(self.graph, dim, self.before)
-        except NoSizeValue as error:
-            raise NotDiagonal(str(error)) from error
-
-
-def _pair(place: Place) -> tuple[int, int]:
-    return place.query, place.key
-
-
-def _without(op: Op, place: Place) -> Place:
-    """The place in the operand of an unsqueeze. Raises NotDiagonal where the new dimension is a position."""
-    rank = tensor_type(op.result).rank
-    dim = op.arg(1, "dim")
-    if not isinstance(dim, int) or dim % rank in _pair(place):
-        raise NotDiagonal("a position of length 1")
-    new = dim % rank
-    return Place(place.query - (place.query > new), place.key - (place.key > new))
+        return self.issue.arange(as_dim(rest + step * (1 - rows)), int(step), self.relation.length, kind)

@@ -97,8 +97,10 @@ def certificate(match: Match, spec: AttentionSpec) -> tuple[str, ...]:
 
 def dense_sides(spec: AttentionSpec, sides: Sequence[Value]) -> list[Value]:
     """The side operands with a dimension for queries and one for keys: read in full, O(S²)."""
-    reads = [node.value for node in sc.walk(spec.visible) if node.op == "load"]
-    reads += [(load.name, load.indices) for load in ix.loads(spec.mask)]
+    nodes = list(sc.walk(spec.visible))
+    formulas = [spec.mask, *(node.value for node in nodes if node.op == "index")]
+    reads = [node.value for node in nodes if node.op == "load"]
+    reads += [(load.name, load.indices) for formula in formulas for load in ix.loads(formula)]
     dense = {name for name, indices in reads if _covers_pairs(indices)}
     return [side for i, side in enumerate(sides) if f"t{i}" in dense]
 
