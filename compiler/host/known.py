@@ -8,6 +8,7 @@ compiles of a frame is an input ever after.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +25,12 @@ FEWEST_ELEMENTS = 4
 """Smaller ones are counters."""
 FEWEST_ROWS = 3
 
+MOST_INSTANCES = 2
+"""Modules of one class whose state is read: a compile each. Of the next on, the state is an input for all."""
+
 _Known = tuple["weakref.ref[Tensor]", int]
-_seen: dict[tuple[int, str], _Known | None] = {}
-"""(frame, source) → tensor and version it was read at; None for state that has changed."""
+_seen: dict[tuple[int, str], list[_Known] | None] = {}
+"""(frame, source) → tensors and versions they were read at; None for state that has changed."""
 
 
 def hold_known(
@@ -48,15 +52,15 @@ def hold_known(
         if node.name in signature.mutated or not _may_matter(source, arg) or not _is_steady(frame, source, arg):
             continue
         if private.guard_content(source):
-            _hold(exported, node, arg)
+            _hold(exported, node, arg, private.placeholder_source(source))
             count += 1
     if count:
         exported.recompile()
     return count
 
 
-def _hold(exported: torch.fx.GraphModule, node: torch.fx.Node, tensor: Tensor) -> None:
-    name = f"known_{node.name}"
+def _hold(exported: torch.fx.GraphModule, node: torch.fx.Node, tensor: Tensor, label: str) -> None:
+    name = _attribute(exported, label)
     if isinstance(tensor, torch.nn.Parameter):
         exported.register_parameter(name, tensor)
     else:
@@ -66,6 +70,16 @@ def _hold(exported: torch.fx.GraphModule, node: torch.fx.Node, tensor: Tensor) -
         attribute = exported.graph.get_attr(name)
     attribute.meta = dict(node.meta)
     node.replace_all_uses_with(attribute, delete_user_cb=lambda user: user.op != "output")
+
+
+def _attribute(exported: torch.fx.GraphModule, label: str) -> str:
+    """The user's name of the state, with a number where another has it already."""
+    leaf = re.sub(r"\W+", "_", label.rsplit("[", 1)[-1]).strip("_")
+    name, count = leaf, 0
+    while hasattr(exported, name):
+        count += 1
+        name = f"{leaf}_{count}"
+    return name
 
 
 def _may_matter(source: torch.fx.Node, arg: Any) -> bool:
@@ -105,9 +119,19 @@ def _forget(frame: int) -> None:
 
 
 def _is_steady(frame: int, source: torch.fx.Node, tensor: Tensor) -> bool:
-    """Whether the tensor is the one an earlier compile of the frame has read, unchanged; True where none has."""
+    """Whether all that earlier compiles of the frame have read is unchanged, and this is one more module at most."""
     key = (frame, private.placeholder_source(source))
-    before = _seen.get(key, (weakref.ref(tensor), tensor._version))
-    same = before is not None and before[0]() is tensor and before[1] == tensor._version
-    _seen[key] = (weakref.ref(tensor), tensor._version) if same else None
-    return same
+    seen = _seen.setdefault(key, [])
+    if seen is None or not all(_is_as_read(*known) for known in seen):
+        _seen[key] = None
+        return False
+    if all(held() is not tensor for held, _ in seen):
+        seen.append((weakref.ref(tensor), tensor._version))
+    if len(seen) > MOST_INSTANCES:
+        _seen[key] = None
+    return len(seen) <= MOST_INSTANCES
+
+
+def _is_as_read(held: weakref.ref[Tensor], version: int) -> bool:
+    tensor = held()
+    return tensor is not None and tensor._version == version

@@ -114,10 +114,20 @@ def test_a_replaced_buffer_compiles_again(new: list[Report]) -> None:
     model = Causal(lower())
     compiled = torch.compile(model, backend=backend(host="aten"))
     run(compiled, model, 9, new)
-    for fill in (0.5, 1.0, 2.0):
+    for fill in (0.5, 1.0, 2.0, 3.0, 4.0):
         model.mask = torch.full((1, 1, S, S), fill).triu()
         run(compiled, model, 9, new)
-    assert len(new) == 2
+    assert len(new) == 3 and new[2].sites[0].mask != "k >= q"
+
+
+def test_two_modules_of_a_class_are_both_read(new: list[Report]) -> None:
+    chosen = backend(host="aten")
+    for shift in (0, 1, 2, 3):
+        model = Causal(torch.ones(1, 1, S, S).tril(shift))
+        compiled = torch.compile(model, backend=chosen)
+        for _ in range(2):
+            run(compiled, model, 9, new)
+    assert [bool(report.notes) for report in new] == [False, False, True]
 
 
 def test_loading_a_state_is_a_write(new: list[Report]) -> None:
