@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnc.models.layers import attend, merge_heads, padding_mask, seeded, split_heads, token_inputs
+from attnc.models.layers import MultiHead, padding_mask, seeded, token_inputs
 
 
 @dataclass(frozen=True)
@@ -25,31 +25,12 @@ class Config:
     eps: float = 1e-12
 
 
-class Attention(nn.Module):
-    """Bidirectional self-attention."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.scale = (config.width // config.heads) ** -0.5
-        self.q = nn.Linear(config.width, config.width)
-        self.k = nn.Linear(config.width, config.width)
-        self.v = nn.Linear(config.width, config.width)
-        self.out = nn.Linear(config.width, config.width)
-
-    def forward(self, x: Tensor, visible: Tensor | None) -> Tensor:
-        """x [B, S, width], visible bool [B, 1, 1, S] or None; returns [B, S, width]."""
-        q, k, v = (split_heads(project(x), self.heads) for project in (self.q, self.k, self.v))
-        output: Tensor = self.out(merge_heads(attend(q, k, v, visible, self.scale)))
-        return output
-
-
 class Block(nn.Module):
     """Attention and MLP, each added to the stream and then normalised."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.attention = Attention(config)
+        self.attention = MultiHead(config.width, config.heads)
         self.attention_norm = nn.LayerNorm(config.width, config.eps)
         self.up = nn.Linear(config.width, config.hidden)
         self.down = nn.Linear(config.hidden, config.width)
@@ -80,12 +61,19 @@ class Bert(nn.Module):
         Every token is in segment 0. S is at most ``config.max_positions``.
         """
         length = input_ids.shape[1]
-        visible = None if attention_mask is None else padding_mask(attention_mask)
+        visible = self.pattern(length, input_ids.device)
+        if attention_mask is not None:
+            real = padding_mask(attention_mask)
+            visible = real if visible is None else visible & real
         positions = torch.arange(length, device=input_ids.device)
         x: Tensor = self.norm(self.tokens(input_ids) + self.positions(positions) + self.segments.weight[0])
         for block in self.blocks:
             x = block(x, visible)
         return x
+
+    def pattern(self, length: int, device: torch.device) -> Tensor | None:
+        """Which keys a query may see, padding apart: None, all of them; of sparse relatives bool [1, 1, S, S]."""
+        return None
 
     def example_inputs(self, batch: int = 2, length: int = 16) -> dict[str, Tensor]:
         """Keyword arguments for :meth:`forward`: random tokens and the padding mask of a ragged, right-padded batch."""

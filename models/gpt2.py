@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnc.models.layers import attend, decoder_mask, merge_heads, seeded, split_heads, token_inputs
+from attnc.models.layers import attend, causal_mask, merge_heads, padding_mask, seeded, split_heads, token_inputs
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,17 @@ class GPT2(nn.Module):
         Positions count from the first column, padding included. S is at most ``config.max_positions``.
         """
         length = input_ids.shape[1]
-        visible = decoder_mask(length, input_ids.device, None, attention_mask)
+        visible = self.pattern(length, input_ids.device)
+        if attention_mask is not None:
+            visible = visible & padding_mask(attention_mask)
         x = self.tokens(input_ids) + self.positions(torch.arange(length, device=input_ids.device))
         for block in self.blocks:
             x = block(x, visible)
         return functional.linear(self.norm(x), self.tokens.weight)
+
+    def pattern(self, length: int, device: torch.device) -> Tensor:
+        """Which keys a query may see, padding apart: bool [1, 1, S, S], true up to the query itself."""
+        return causal_mask(length, device)
 
     def example_inputs(self, batch: int = 2, length: int = 16) -> dict[str, Tensor]:
         """Keyword arguments for :meth:`forward`: random tokens and the padding mask of a ragged, right-padded batch."""

@@ -7,6 +7,7 @@ heads, D features of a head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -15,13 +16,16 @@ from torch import Tensor, nn
 M = TypeVar("M", bound=nn.Module)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, scale: float) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, scale: float, bias: Tensor | None = None) -> Tensor:
     """Softmax attention.
 
     q [B, H, S, D], k and v [B, H, T, D], one float dtype; ``visible`` bool, broadcastable to [B, H, S, T], true where a
-    query may see a key (None: everywhere). Returns [B, H, S, D] in q's dtype; the softmax is in float32.
+    query may see a key (None: everywhere); ``bias`` broadcastable to [B, H, S, T], added to the scaled scores. Returns
+    [B, H, S, D] in q's dtype; the softmax is in float32.
     """
     scores = torch.matmul(q, k.transpose(-2, -1)) * scale
+    if bias is not None:
+        scores = scores + bias
     if visible is not None:
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
@@ -86,6 +90,54 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-high, low), dim=-1) * sin
 
 
+def sinusoids(length: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Sines, then cosines [S, width] of position · 10000^(-2i/width); the angles are in float32."""
+    exponents = torch.arange(0, width, 2, dtype=torch.float32, device=device) / width
+    positions = torch.arange(length, dtype=torch.float32, device=device)
+    angles = positions[:, None] * 10000.0**-exponents
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).to(dtype)
+
+
+class MultiHead(nn.Module):
+    """Multi-head attention of a sequence to itself or to another one, with a bias on every projection."""
+
+    def __init__(self, width: int, heads: int, source_width: int | None = None) -> None:
+        """``source_width``: features of the other sequence; None: as many as the first has."""
+        super().__init__()
+        source_width = width if source_width is None else source_width
+        self.heads = heads
+        self.scale = (width // heads) ** -0.5
+        self.q = nn.Linear(width, width)
+        self.k = nn.Linear(source_width, width)
+        self.v = nn.Linear(source_width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, visible: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        """x [B, S, width] attends to ``source`` [B, T, source_width], by default x itself; returns [B, S, width].
+
+        ``visible`` is bool, broadcastable to [B, 1, S, T]; None: everything is.
+        """
+        source = x if source is None else source
+        q, k, v = (split_heads(y, self.heads) for y in (self.q(x), self.k(source), self.v(source)))
+        output: Tensor = self.out(merge_heads(attend(q, k, v, visible, self.scale)))
+        return output
+
+
+class FeedForward(nn.Module):
+    """Two matrices around an activation."""
+
+    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True) -> None:
+        super().__init__()
+        self.activation = activation
+        self.up = nn.Linear(width, hidden, bias=bias)
+        self.down = nn.Linear(hidden, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., width] to the same shape."""
+        output: Tensor = self.down(self.activation(self.up(x)))
+        return output
+
+
 class RMSNorm(nn.Module):
     """x / rms(x) · weight over the last axis, the mean square in float32."""
 
@@ -111,7 +163,7 @@ def seeded(model: M, seed: int = 0) -> M:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() >= 2:
-                parameter.normal_(0.0, parameter.shape[-1] ** -0.5, generator=generator)
+                parameter.normal_(0.0, parameter[0].numel() ** -0.5, generator=generator)
             elif name.endswith("bias"):
                 parameter.normal_(0.0, 0.1, generator=generator)
     return model.eval()
@@ -123,3 +175,9 @@ def token_inputs(vocab_size: int, batch: int, length: int) -> dict[str, Tensor]:
     ids = torch.randint(0, vocab_size, (batch, length), generator=generator)
     ends = (length - torch.arange(batch)).clamp(min=1)
     return {"input_ids": ids, "attention_mask": (torch.arange(length) < ends[:, None]).to(torch.int64)}
+
+
+def pair_inputs(vocab_size: int, batch: int, length: int) -> dict[str, Tensor]:
+    """:func:`token_inputs` for an encoder, and decoder_input_ids int64 [B, S]."""
+    inputs = token_inputs(vocab_size, batch, length)
+    return {**inputs, "decoder_input_ids": inputs["input_ids"].flip(0, 1)}

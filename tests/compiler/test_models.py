@@ -21,6 +21,21 @@ CHOICE = (
     ("vit", "sdpa", torch.bfloat16),
 )
 
+MASKS = {
+    "transformer": ("padding",) * 2 + ("causal", "padding") * 2,
+    "t5": ("padding",) * 2 + ("causal", "padding") * 2,
+    "bloom": ("causal & padding",) * 2,
+    "bloom-six": ("causal & padding",) * 2,
+    "falcon": ("causal & padding",) * 2,
+    "sparse": ("causal, custom & padding",) * 2,
+    "longformer": ("global 2 + window -4..+4 & padding",) * 2,
+    "vit": ("full",) * 2,
+    "whisper": ("full",) * 2 + ("causal", "full") * 2,
+    "captioner": ("full",) * 2 + ("causal", "full") * 2,
+}
+"""What each of our models' attentions is, in order."""
+ROPES = {"falcon": 4, "captioner": 4}
+
 
 @pytest.mark.parametrize(("name", "implementation", "dtype"), CHOICE, ids=lambda x: str(x).removeprefix("torch."))
 def test_model(name: str, implementation: str, dtype: torch.dtype) -> None:
@@ -28,6 +43,20 @@ def test_model(name: str, implementation: str, dtype: torch.dtype) -> None:
     outcome = run_model(chosen, implementation, dtype)
     assert outcome.right and outcome.fused == chosen.sites, str(outcome)
     assert len(outcome.reports) == 1, "a new length must not compile again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MASKS)
+def test_what_our_models_are(name: str) -> None:
+    outcome = run_model(family(f"attnc-{name}"))
+    assert outcome.right, str(outcome)
+    (report,) = outcome.reports
+    assert all(site.fused for site in report.sites), str(report)
+    assert tuple(site.mask_name for site in report.sites) == MASKS[name]
+    if name == "sparse":
+        assert "(k <= q) & ((k - q > -5) | ((q - k) % 5 == 0))" in report.sites[0].mask
+    assert len(report.ropes) == ROPES.get(name, 0)
+    assert "ATTNC-DENSE-SIDE" not in {note.code for note in report.notes}
 
 
 @pytest.mark.parametrize(("name", "implementation"), [("attnc-gpt2", "eager"), ("llama", "sdpa")])
