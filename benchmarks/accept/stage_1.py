@@ -28,7 +28,7 @@ CHECKS = (
     Check(
         "models",
         "All sites fused and right, f32 and bf16, padding mask, dynamic sizes (5 lengths, 3 batches, no recompilation "
-        "by us): the four families of models/ and Hugging Face llama, mistral, qwen3, gemma3, bert, gpt2, vit, "
+        "by us): the families of models/ and Hugging Face llama, mistral, qwen3, gemma3, bert, gpt2, vit, "
         "whisper, eager and sdpa, unmodified; each once with Inductor, once with loss.backward().",
         tuple(
             suite(f"{test}-{part}", MATRIX, "-k", f"test_{test} and {words}")
