@@ -1,6 +1,6 @@
 """Unmodified transformers: every attention fused and right, at lengths never seen when compiling.
 
-A pairwise choice of model, implementation and dtype; the whole matrix is the acceptance run's.
+A choice of model, implementation and dtype; the whole matrix is the acceptance run's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from benchmarks.cases.transformers import family
 
 CHOICE = (
     ("attnc-llama", "eager", torch.float32),
-    ("attnc-mistral", "eager", torch.bfloat16),
     ("llama", "sdpa", torch.bfloat16),
-    ("gemma3", "eager", torch.float32),
     ("bert", "sdpa", torch.float32),
-    ("whisper", "eager", torch.float32),
     ("vit", "sdpa", torch.bfloat16),
 )
 
