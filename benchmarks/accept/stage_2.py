@@ -46,9 +46,9 @@ CHECKS = (
         "twins",
         "At least 60 traps, each with a twin that is attention: no trap gets its twin's meaning, every twin is fused.",
         (
-            suite("count", "tests/compiler/test_traps.py", "-k", "test_there_are"),
-            suite("float32", "tests/compiler/test_traps.py", "-k", "not test_there_are"),
-            suite("half", MATRIX, "-k", "test_pair"),
+            suite("float32", "tests/compiler/test_traps.py"),
+            suite("bf16", MATRIX, "-k", "test_pair and bfloat16"),
+            suite("f16", MATRIX, "-k", "test_pair and float16 and not bfloat16"),
             suite("forms", "tests/compiler/fuse", "-k", "not test_compositions"),
         ),
     ),
@@ -95,7 +95,8 @@ CHECKS = (
         "models",
         "The reference models cover the transformer's history; every concept has its row, and no link is dead.",
         (
-            suite("models", "tests/models", "tests/compiler/test_models.py"),
+            suite("eager", "tests/models"),
+            suite("compiled", "tests/compiler/test_models.py"),
             suite("concepts", "tests/test_docs_links.py"),
         ),
     ),
