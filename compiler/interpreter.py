@@ -30,12 +30,12 @@ class Interpreter:
         self.graph = graph
         self.wide = wide
         self.values: dict[Value, Any] = {}
-        self._ropes = RopeProgram()
+        self._ropes = self._rope_program()
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) != len(self.graph.inputs):
             raise ValueError(f"graph @{self.graph.name} takes {len(self.graph.inputs)} inputs, got {len(inputs)}")
-        self._ropes = RopeProgram()  # tables of other inputs are of no use
+        self._ropes = self._rope_program()  # tables of other inputs are of no use
         self.values = {v: self._widened(x) for v, x in zip(self.graph.inputs, inputs, strict=True)}
         for op in self.graph.ops:
             self._step(op)
@@ -61,6 +61,9 @@ class Interpreter:
         q, k, v, sides, sizes = (self._read(a) for a in op.args)
         dtype = torch.float64 if self.wide else None
         return reference.attention(plan_attention(op), q, k, v, list(sides), [int(n) for n in sizes], dtype=dtype)
+
+    def _rope_program(self) -> RopeProgram:
+        return RopeProgram(rounded=lambda angle: angle.float().double()) if self.wide else RopeProgram()
 
     def _rope(self, op: Op) -> torch.Tensor:
         def call(name: str, *args: Any, origin: object = None, **kwargs: Any) -> Any:

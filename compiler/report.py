@@ -92,6 +92,8 @@ class Rope:
     positions: int = 1
     """How many positions its angles depend on: 1, or 2 and more in vision models."""
     attention_factor: float = 1.0
+    rounded: bool = False
+    """Angles are rounded to float32 first, as those of the model's table were."""
     site: str = ""
     """The attention that reads it: number of the site and operand, ``0 q``."""
 
@@ -101,7 +103,8 @@ class Rope:
         part = "" if self.rotary_dim == self.features else f" of {self.features}"
         several = f", {self.positions} positions" if self.positions > 1 else ""
         factor = f", factor {self.attention_factor:g}" if self.attention_factor != 1.0 else ""
-        return f"{self.style}, {self.rotary_dim}{part} features{several}{factor}"
+        rounded = ", angles of float32" if self.rounded else ""
+        return f"{self.style}, {self.rotary_dim}{part} features{several}{factor}{rounded}"
 
 
 @dataclass

@@ -8,7 +8,8 @@ MATRIX = "tests/compiler/test_matrix.py"
 COMPOSITIONS = "tests/compiler/fuse/test_compositions.py"
 ZOO = "benchmarks.accept.zoo"
 PARTS = 8
-SIZES = ("one-sequence", "odd-length", "dynamic")
+SIZES = ("sequence", "odd", "dynamic")
+"""A word of each id of the test's sizes."""
 
 CHECKS = (
     Check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch._dynamo.utils import counters
 
 from benchmarks.coverage.attribution import attribute, downgrades
 from benchmarks.coverage.compare import Judged, judge_all, run, run_skewed, run_wide
+from benchmarks.coverage.exceptions import CAPTURED
 from benchmarks.coverage.positions import count_positions
 from benchmarks.coverage.results import Result
 from benchmarks.coverage.truth import Truth, count_sites
@@ -28,7 +30,10 @@ def measure(name: str, family: str, listed: int) -> Result:
     from benchmarks.coverage.zoo import build
 
     entry = build(name)
-    return measure_model(entry.model, entry.inputs, name, family, listed)
+    on = name in CAPTURED
+    with torch._dynamo.config.patch(capture_scalar_outputs=on, capture_dynamic_output_shape_ops=on):
+        result = measure_model(entry.model, entry.inputs, name, family, listed)
+    return replace(result, captured=on)
 
 
 def measure_model(model: nn.Module, inputs: Mapping[str, Any], name: str, family: str, listed: int) -> Result:

@@ -78,6 +78,8 @@ class Result:
     """Whether the model has a bias of relative position, by the names of its functions and tensors."""
     downgrades: tuple[Left, ...] = ()
     """What attnc could do but not well, ``sites`` times: rotations left unproved, dense biases."""
+    captured: bool = False
+    """Measured with the switches that let Dynamo capture ``item()`` and ``nonzero()``."""
     graphs: int = 0
     breaks: tuple[str, ...] = ()
     """Why Dynamo broke the graph, each reason once."""

@@ -29,6 +29,10 @@ Of = Callable[[Value], Any]
 """What ``emit`` takes for a value."""
 
 
+def _as_it_is(angle: Any) -> Any:
+    return angle
+
+
 @dataclass
 class RopeProgram:
     """The rotations of one graph.
@@ -38,6 +42,8 @@ class RopeProgram:
     """
 
     complex_products: bool = False
+    rounded: Callable[[Any], Any] = _as_it_is
+    """Makes an angle what float32 holds of it, where it is computed in another dtype."""
     tables: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def run(self, op: Op, emit: Emit, of: Of) -> Any:
@@ -67,7 +73,7 @@ class RopeProgram:
         key = (*_key(op), op.attrs["style"], dtype)
         if key not in self.tables:
             shared = partial(emit, origin=op.meta.get("tables", {}))
-            angle, computed = _angle(op, shared, of)
+            angle, computed = _angle(op, shared, of, self.rounded)
             signed = _paired(op, shared, shared("neg.default", angle), angle)
             waves = (shared("cos.default", _paired(op, shared, angle, angle)), shared("sin.default", signed))
             self.tables[key] = tuple(_cast(shared, _scaled(op, shared, wave), computed, dtype) for wave in waves)
@@ -79,7 +85,7 @@ class RopeProgram:
         key = (*_key(op), "complex")
         if key not in self.tables:
             shared = partial(emit, origin=op.meta.get("tables", {}))
-            angle, computed = _angle(op, shared, of)
+            angle, computed = _angle(op, shared, of, self.rounded)
             waves = (_scaled(op, shared, shared(name, angle)) for name in ("cos.default", "sin.default"))
             self.tables[key] = shared("complex.default", *(_cast(shared, w, computed, DType.F32) for w in waves))
         pairs = emit("unflatten.int", rotary, -1, [int(op.attrs["rotary_dim"]) // 2, 2])
@@ -89,10 +95,16 @@ class RopeProgram:
 
 def _key(op: Op) -> tuple[object, ...]:
     """Equal for rotations by the same angles, on tensors of one rank, with gradients on in both or off in both."""
-    return (*op.args[1:], op.attrs["attention_factor"], tensor_type(op.result).rank, op.meta.get("recorded", True))
+    return (
+        *op.args[1:],
+        op.attrs["attention_factor"],
+        op.attrs["rounded"],
+        tensor_type(op.result).rank,
+        op.meta.get("recorded", True),
+    )
 
 
-def _angle(op: Op, emit: Emit, of: Of) -> tuple[Any, DType]:
+def _angle(op: Op, emit: Emit, of: Of, rounded: Callable[[Any], Any]) -> tuple[Any, DType]:
     """[…, rotary_dim / 2]: the sum of position · frequency, with as many dimensions as x; and its dtype."""
     total, computed = None, DType.F32
     for position, frequency in zip(*map(_values, op.args[1:]), strict=True):
@@ -104,6 +116,7 @@ def _angle(op: Op, emit: Emit, of: Of) -> tuple[Any, DType]:
             aligned = emit("unsqueeze.default", aligned, 0)
         aligned = _cast(emit, emit("unsqueeze.default", aligned, -1), kinds[0], dtype)
         term = emit("mul.Tensor", aligned, _cast(emit, of(frequency), kinds[1], dtype))
+        term = rounded(term) if op.attrs["rounded"] else term
         total = term if total is None else emit("add.Tensor", total, term)
     return total, computed
 

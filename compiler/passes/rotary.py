@@ -50,6 +50,7 @@ def _described(op: Op, rotation: Rotation, site: str) -> Rope:
         features=int(tensor_type(rotation.x).shape[-1]),
         positions=len(op.args[1]) if isinstance(op.args[1], tuple) else 0,
         attention_factor=rotation.factor,
+        rounded=rotation.rounded,
         site=site,
     )
 

@@ -33,6 +33,8 @@ class Rotation:
     rotary_dim: int
     factor: float
     angles: tuple[Angle, ...]
+    rounded: bool
+    """Angles are float32 products, as in a table that was made so."""
     parted: bool
     """The features are stored in another order than x's: the first one of every pair, then the second one of each."""
     is_complex: bool
@@ -65,17 +67,27 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
         if turned[first].sign == turned[second].sign:
             raise NotRotation(f"the signs of the sine at features {first} and {second} are no rotation's")
     assert expansion.origin is not None  # a row with an angle has met a wave
+    used = tuple(_signed(angles[turned[first].angle], -turned[first].sign) for first, _ in pairs)
     return Rotation(
         result=expansion.root,
         x=x,
         style=style,
         rotary_dim=rotary_dim,
         factor=factor,
-        angles=tuple(_signed(angles[turned[first].angle], -turned[first].sign) for first, _ in pairs),
+        angles=used,
+        rounded=_rounded(used),
         parted=parted,
         is_complex=expansion.is_complex,
         origin=expansion.origin,
     )
+
+
+def _rounded(angles: tuple[Angle, ...]) -> bool:
+    """Whether the angles are float32 products. Raises NotRotation where some are and some aren't."""
+    found = {turn.frequency.rounded for angle in angles for turn in angle if turn.frequency is not None}
+    if len(found) > 1:
+        raise NotRotation("some angles were rounded to float32 and some were not")
+    return True in found
 
 
 def _signed(angle: Angle, sign: int) -> Angle:

@@ -44,6 +44,7 @@ class Rewrite:
                 "style": rotation.style,
                 "rotary_dim": rotation.rotary_dim,
                 "attention_factor": rotation.factor,
+                "rounded": rotation.rounded,
             },
             loc=before.loc,
             before=before,
@@ -129,7 +130,8 @@ class Rewrite:
     def _gathered(self, entries: Entries, device: str, before: Op) -> Value:
         """One frequency for each pair: a tensor as it is, a slice of one, or zeros with slices written in."""
         if any(entry and entry[0].value is None for entry in entries):
-            return self._constant([entry[0].number * entry[1] if entry else 0.0 for entry in entries], before)
+            rounded = any(entry and entry[0].rounded for entry in entries)
+            return self._constant([entry[0].number * entry[1] if entry else 0.0 for entry in entries], rounded, before)
         count, sources = len(entries), runs_of(entries)
         whole = len(sources) == 1 and len(sources[0][2]) == 1 and sources[0][2][0].count == count
         result: Value | None = None
@@ -171,10 +173,10 @@ class Rewrite:
         end = run.first + (run.count - 1) * run.stride + 1
         return self._view(before, "slice.Tensor", (flat, 0, run.first, end, run.stride), (run.count,))
 
-    def _constant(self, numbers: list[float], before: Op) -> Value:
+    def _constant(self, numbers: list[float], rounded: bool, before: Op) -> Value:
         name = self.graph.fresh("rope_frequencies")
-        self.graph.constants[name] = torch.tensor(numbers, dtype=torch.float64)
-        kind = TensorType(DType.F64, (len(numbers),))
+        self.graph.constants[name] = torch.tensor(numbers, dtype=torch.float32 if rounded else torch.float64)
+        kind = TensorType(DType.F32 if rounded else DType.F64, (len(numbers),))
         return self.graph.create("ir.constant", (), (kind,), attrs={"name": name}, names=(name,), before=before).result
 
     def _detached(self, value: Value, cut: bool, before: Op) -> Value:

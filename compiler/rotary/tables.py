@@ -1,15 +1,16 @@
 """Constant tables of cosines and sines: a column is one where its whole content is cos(n·f) or sin(n·f).
 
 The frequency f is fitted in float64 and every row is compared with it. A table counts only where it is as near to the
-true values as its dtype can be, so that computing the numbers again loses nothing. (A table whose angles were rounded
-to float32 before the cosine is not: at row 4000 it is off by 10⁻⁴.)
+true values as its dtype can be, so that computing the numbers again loses nothing. A table whose angles were rounded to
+float32 before the cosine, at row 4000 off by 10⁻⁴, is compared with angles rounded alike, and computed so again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,17 @@ TOLERANCE = {DType.F32: 2.0**-24, DType.C64: 2.0**-24, DType.F64: 1e-11, DType.C
 """Largest difference from the true value: half a unit in the last place of a number just below 1, twice that for
 what the fit leaves; narrower dtypes would turn the exact angle into another one."""
 COS, SIN = 1, 2
-Fit = tuple[int, float, float]
-"""Kind, factor and frequency of a column."""
+Fit = tuple[int, float, float, bool]
+"""Kind, factor and frequency of a column, and whether its angles are float32 products."""
+NEAR = 3
+"""Neighbours of a float32 frequency that are tried on either side."""
+
+
+class _Miss(NamedTuple):
+    """The nearest frequency, and the largest difference it leaves."""
+
+    error: float
+    frequency: float
 
 
 @dataclass
@@ -33,22 +43,38 @@ class Tables:
     """The tables of one graph; each column is fitted once."""
 
     graph: Graph
-    fits: dict[tuple[str, tuple[int, ...]], Fit | str] = field(default_factory=dict)
-    frequencies: list[float] = field(default_factory=lambda: [0.0])
-    """Frequencies met so far: the cosine and the sine of one angle must share a number."""
+    fits: dict[tuple[str, tuple[int, ...], bool], Fit | str] = field(default_factory=dict)
+    frequencies: tuple[list[float], list[float]] = field(default_factory=lambda: ([0.0], [0.0]))
+    """Frequencies met so far, of exact and of rounded angles: the cosine and the sine of one must share a number."""
     factors: list[float] = field(default_factory=lambda: [1.0])
+    learned: set[tuple[tuple[int, ...], int, bool]] = field(default_factory=set)
+    """Shapes of tables whose sines have all been met."""
 
-    def column(self, read: Read, dim: int, lane: int) -> Fit:
-        """What the rows along ``dim`` of a constant hold for one lane. Raises NotRotation."""
+    def columns(self, read: Read, dim: int) -> dict[int, Fit]:
+        """What the rows along ``dim`` of a constant hold for each lane.
+
+        Exact angles are tried first, then angles that float32 has rounded; all lanes are of one sort. Raises
+        NotRotation with what exact angles differ by.
+        """
+        lanes = list(map(int, read.chosen.nonzero()[0]))
+        try:
+            return {lane: self._column(read, dim, lane, rounded=False) for lane in lanes}
+        except NotRotation as refused:
+            try:
+                return {lane: self._column(read, dim, lane, rounded=True) for lane in lanes}
+            except NotRotation:
+                raise refused from None
+
+    def _column(self, read: Read, dim: int, lane: int, *, rounded: bool) -> Fit:
         assert read.value.op is not None
         name = str(read.value.op.attrs["name"])
         at = [read.number(part) for part in read.coords]
         place = tuple(-1 if n is None else int(n[lane]) for n in at)
-        key = (name, place)
+        key = (name, place, rounded)
         if key not in self.fits:
             chosen = tuple(slice(None) if d == dim else index for d, index in enumerate(place))
             try:
-                self.fits[key] = self._fit(_content(self.graph.constants.get(name), name)[chosen], read)
+                self.fits[key] = self._fit(_content(self.graph.constants.get(name), name), chosen, read, rounded)
             except NotRotation as refused:
                 self.fits[key] = str(refused)
         found = self.fits[key]
@@ -56,28 +82,65 @@ class Tables:
             raise NotRotation(found)
         return found
 
-    def _fit(self, column: Column, read: Read) -> Fit:
-        dtype, rows = tensor_type(read.value).dtype, np.arange(len(column), dtype=np.float64)
+    def _fit(self, table: Column, chosen: tuple[Any, ...], read: Read, rounded: bool) -> Fit:
+        dtype, column = tensor_type(read.value).dtype, table[chosen]
         limit, name = TOLERANCE.get(dtype, 0.0), f"the table %{read.value.name}"
         if not limit or len(column) < 3 or not np.isfinite(column).all():
             raise NotRotation(f"{name} is of {dtype.value}, or too short")
         even = abs(column[0]) > limit
-        tried = []
+        if even:
+            self._learn(table.shape, chosen.index(slice(None)), limit, rounded)
+        found = self._search(column, even, limit, rounded)
+        if not isinstance(found, _Miss):
+            return found
+        formula = f"{'cos' if even else 'sin'}(row · {found.frequency:.6g})"
+        raise NotRotation(f"{name} differs from {formula} by {found.error:.2g}, more than {dtype.value} rounds")
+
+    def _learn(self, shape: tuple[int, ...], dim: int, limit: float, rounded: bool) -> None:
+        """Meet the frequencies of all sines in tables of this shape first: slow cosines can't be told apart."""
+        if (shape, dim, rounded) in self.learned:
+            return
+        self.learned.add((shape, dim, rounded))
+        for name, payload in self.graph.constants.items():
+            if tuple(getattr(payload, "shape", ())) != shape[: getattr(payload, "ndim", 0)]:
+                continue
+            table = _content(payload, name)
+            for column in np.moveaxis(table, dim, 0).reshape(table.shape[dim], -1).T:
+                if abs(column[0]) <= limit and np.abs(column).max() <= 1 + limit:
+                    self._search(column, False, limit, rounded)
+
+    def _search(self, column: Column, even: bool, limit: float, rounded: bool) -> Fit | _Miss:
+        """The first frequency within the limit, else the nearest one."""
+        rows, known = np.arange(len(column), dtype=np.float64), self.frequencies[rounded]
+        nearest = _Miss(math.inf, 0.0)
         for factor in [float(column[0])] if even else self.factors:
             wave = column / factor
-            for frequency in (
-                *self.frequencies,
-                *(_refined(wave, rows, guess, even) for guess in _guesses(wave, even)),
-            ):
-                error = float(np.abs(wave - _wave(rows * frequency, even)).max())
+            for frequency in (*known, *_candidates(wave, rows, even, rounded)):
+                error = float(np.abs(wave - _wave(_angles(rows, frequency, rounded), even)).max())
                 if error <= limit:
                     _remember(self.factors, factor)
-                    _remember(self.frequencies, frequency)
-                    return COS if even else SIN, factor, frequency
-                tried.append((error, frequency))
-        error, frequency = min(tried)
-        formula = f"{'cos' if even else 'sin'}(row · {frequency:.6g})"
-        raise NotRotation(f"{name} differs from {formula} by {error:.2g}, more than {dtype.value} rounds")
+                    _remember(known, frequency)
+                    return COS if even else SIN, factor, frequency, rounded
+                nearest = min(nearest, _Miss(error, frequency))
+        return nearest
+
+
+def _candidates(wave: Column, rows: Column, even: bool, rounded: bool) -> Iterator[float]:
+    """Frequencies of least squares; of float32 where angles are rounded, with the neighbours."""
+    for guess in _guesses(wave, even):
+        frequency = _refined(wave, rows, guess, even)
+        if not rounded:
+            yield frequency
+            continue
+        nearest = np.float32(frequency)
+        step = np.spacing(nearest)
+        yield from (float(nearest + n * step) for n in sorted(range(-NEAR, NEAR + 1), key=abs))
+
+
+def _angles(rows: Column, frequency: float, rounded: bool) -> Column:
+    if not rounded:
+        return rows * frequency
+    return (rows.astype(np.float32) * np.float32(frequency)).astype(np.float64)
 
 
 def _remember(known: list[float], number: float) -> None:

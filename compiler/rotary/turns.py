@@ -45,11 +45,15 @@ class Position:
 
 @dataclass(frozen=True)
 class Frequency:
-    """One element of a tensor of constant shape, by its row-major index; ``number`` itself where there is none."""
+    """One element of a tensor of constant shape, by its row-major index; ``number`` itself where there is none.
+
+    ``rounded``: angles are its float32 products with positions.
+    """
 
     value: Value | None
     index: int
     number: float = 0.0
+    rounded: bool = False
 
 
 @dataclass(frozen=True)

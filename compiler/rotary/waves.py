@@ -202,11 +202,11 @@ class Waves:
         dim = rows_of(read)
         positions = reader.rows(read, dim)
         angles: dict[int, Angle] = {}
-        for lane in map(int, read.chosen.nonzero()[0]):
-            wave.kind[lane], factor, frequency = self.tables.column(read, dim, lane)
+        for lane, (kind, factor, frequency, rounded) in self.tables.columns(read, dim).items():
+            wave.kind[lane] = kind
             wave.factor[lane] *= factor
-            turns = (replace(turn, frequency=Frequency(None, 0, frequency)) for turn in positions[lane])
-            angles[lane] = tuple(turns) if frequency else ()
+            known = Frequency(None, 0, frequency, rounded)
+            angles[lane] = tuple(replace(turn, frequency=known) for turn in positions[lane]) if frequency else ()
         self._number(wave, angles)
 
 

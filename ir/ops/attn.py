@@ -100,6 +100,7 @@ ROPE = OpDef(
         Attribute("style", str, "`half` pairs (i, i + rotary_dim/2), `interleaved` pairs (2i, 2i + 1)"),
         Attribute("rotary_dim", int, "how many leading features rotate; the rest pass through"),
         Attribute("attention_factor", float, "factor on cos and sin (1.0 but for some length scalings)"),
+        Attribute("rounded", bool, "whether each position · frequency is rounded to f32, as a stored table's were"),
     ),
     results=(Result("out", "x's shape; x's dtype or a wider float dtype; dense, in the order its strides say"),),
     verify=_verify_rope,

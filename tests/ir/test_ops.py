@@ -103,10 +103,10 @@ def test_attention_infers_its_results(gqa: str) -> None:
 
 
 ROPE = """graph @f(%x: bf16[B, 4, S, 64], %p: i64[B, 1, S], %w: f32[16]) sizes(B in [1, 8], S in [1, inf]) {
-  %y: bf16[B, 4, S, 64] = attn.rope(%x, [%p], [%w]) {style = "half", rotary_dim = 32, attention_factor = 1.0}
+  %y: bf16[B, 4, S, 64] = attn.rope(%x, [%p], [%w]) {style = "half", rotary_dim = 32, attention_factor = 1.0, ROUNDED}
   return %y
 }
-"""
+""".replace("ROUNDED", "rounded = False")
 
 
 def test_rope() -> None:

@@ -306,7 +306,12 @@ def test_spelling(name: str, turned: Any) -> None:
     outcome = turned(case.run, x, POSITIONS, case.frequencies)
     assert outcome.reasons == []
     (rope,) = outcome.ropes
-    assert rope.attrs == {"style": case.style, "rotary_dim": case.rotary_dim, "attention_factor": case.factor}
+    assert rope.attrs == {
+        "style": case.style,
+        "rotary_dim": case.rotary_dim,
+        "attention_factor": case.factor,
+        "rounded": False,
+    }
     outcome.check()
 
 
