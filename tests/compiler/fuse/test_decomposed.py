@@ -47,7 +47,9 @@ def among_others(q: Tensor, k: Tensor, v: Tensor, rows: Tensor, columns: Tensor)
     return scores.masked_fill(places[None] > places[:, None], float("-inf")).softmax(-1) @ v
 
 
-@pytest.mark.parametrize("program", [behind, before, taken_off, among_others])
+@pytest.mark.parametrize(
+    "program", [behind, *(pytest.param(p, marks=pytest.mark.slow) for p in (before, taken_off, among_others))]
+)
 def test_loaded_beside_the_scores(program: Program) -> None:
     torch.manual_seed(3)
     outcome = run_function(program, inputs())

@@ -69,7 +69,9 @@ def run(compiled: Any, plain: nn.Module, length: int, new: list[Report]) -> Repo
     return reports()[-1]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, *(pytest.param(d, marks=pytest.mark.slow) for d in (torch.bool, torch.int64))], ids=str
+)
 def test_a_mask_becomes_a_formula(dtype: torch.dtype, new: list[Report]) -> None:
     model = Causal(lower().to(dtype)).eval()
     compiled = torch.compile(model, backend=backend(host="aten"), dynamic=True)
