@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accept.checks import Check, call, suite
+from benchmarks.accept.common import KNOWN_BUGS, MAKE_CHECK, MAKE_TEST
 
 MEASURES = "benchmarks.accept.measures"
 MATRIX = "tests/compiler/test_matrix.py"
@@ -44,12 +45,7 @@ CHECKS = (
             suite("half", MATRIX, "-k", "test_spelling"),
         ),
     ),
-    Check(
-        "known-bugs",
-        "The reproductions of other compilers' attention bugs pass; fused or refused with a code, per test, against a "
-        "list that only grows.",
-        (call("run", "benchmarks.accept.bugs:known_bugs"),),
-    ),
+    KNOWN_BUGS,
     Check(
         "twins",
         "Every trap has a twin that differs in one op and is attention: none of at least 15 pairs is wrong, every twin "
@@ -84,6 +80,6 @@ CHECKS = (
             suite("backend", "tests/compiler/test_backend.py"),
         ),
     ),
-    Check("check", "`make check` is clean.", (call("run", f"{MEASURES}:make_check"),)),
-    Check("test", "`make test` passes in at most 9 minutes.", (call("run", f"{MEASURES}:make_test", retries=1),)),
+    MAKE_CHECK,
+    MAKE_TEST,
 )

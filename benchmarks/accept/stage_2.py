@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accept.checks import Check, call, suite
+from benchmarks.accept.common import KNOWN_BUGS, MAKE_CHECK, MAKE_TEST
 
 MATRIX = "tests/compiler/test_matrix.py"
 COMPOSITIONS = "tests/compiler/fuse/test_compositions.py"
@@ -53,12 +54,7 @@ CHECKS = (
             suite("forms", "tests/compiler/fuse", "-k", "not test_compositions"),
         ),
     ),
-    Check(
-        "known-bugs",
-        "The reproductions of other compilers' attention bugs pass; fused or refused with a code, per test, against a "
-        "list that only grows.",
-        (call("run", "benchmarks.accept.bugs:known_bugs"),),
-    ),
+    KNOWN_BUGS,
     Check(
         "compositions",
         "300 random compositions of mask, bias, scale, head form, layout, softmax and dtype are right, and each value "
@@ -101,10 +97,6 @@ CHECKS = (
             suite("concepts", "tests/test_docs_links.py"),
         ),
     ),
-    Check("check", "`make check` is clean.", (call("run", "benchmarks.accept.measures:make_check"),)),
-    Check(
-        "test",
-        "`make test` passes in at most 9 minutes.",
-        (call("run", "benchmarks.accept.measures:make_test", retries=1),),
-    ),
+    MAKE_CHECK,
+    MAKE_TEST,
 )
