@@ -86,6 +86,16 @@ class Graph:
             self.ops.append(op)
         return op
 
+    def add_constant(
+        self, name: str, payload: object, type: Type, *, loc: Location | None = None, before: Op | None = None
+    ) -> Value:
+        """A constant with this payload, made as :meth:`create` makes ops; its key is ``name``, else ``name_1``, …"""
+        key = self.fresh(name)
+        while key in self.constants:
+            key = self.fresh(name)
+        self.constants[key] = payload
+        return self.create("ir.constant", (), (type,), attrs={"name": key}, names=(key,), loc=loc, before=before).result
+
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make every user of ``old``, the graph outputs included, read ``new``."""
         for user in old.users:

@@ -55,14 +55,8 @@ class Issue:
 
     def constant(self, name: str, content: Array, dtype: DType) -> Value:
         """A constant on the CPU with this content."""
-        name = self.graph.fresh(name)
-        while name in self.graph.constants:
-            name = self.graph.fresh(name)
-        self.graph.constants[name] = torch.from_numpy(content)
         kind = TensorType(dtype, content.shape)
-        return self.graph.create(
-            "ir.constant", (), (kind,), attrs={"name": name}, names=(name,), loc=self.before.loc, before=self.before
-        ).result
+        return self.graph.add_constant(name, torch.from_numpy(content), kind, loc=self.before.loc, before=self.before)
 
     def _create(
         self,

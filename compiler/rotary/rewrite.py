@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import sympy
 import torch
 
+from attnc.compiler.frontends.torch.dtypes import TO_TORCH
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.rotary.operands import Entries, Operands, Run, runs_of
 from attnc.compiler.rotary.proof import Rotation
@@ -174,10 +175,9 @@ class Rewrite:
         return self._view(before, "slice.Tensor", (flat, 0, run.first, end, run.stride), (run.count,))
 
     def _constant(self, numbers: list[float], rounded: bool, before: Op) -> Value:
-        name = self.graph.fresh("rope_frequencies")
-        self.graph.constants[name] = torch.tensor(numbers, dtype=torch.float32 if rounded else torch.float64)
-        kind = TensorType(DType.F32 if rounded else DType.F64, (len(numbers),))
-        return self.graph.create("ir.constant", (), (kind,), attrs={"name": name}, names=(name,), before=before).result
+        dtype = DType.F32 if rounded else DType.F64
+        payload = torch.tensor(numbers, dtype=TO_TORCH[dtype])
+        return self.graph.add_constant("rope_frequencies", payload, TensorType(dtype, (len(numbers),)), before=before)
 
     def _detached(self, value: Value, cut: bool, before: Op) -> Value:
         """The value without its gradient, where the source computes the angle with gradients off."""
