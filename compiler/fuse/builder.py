@@ -78,7 +78,7 @@ class ScoreBuilder:
     def aside(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node:
         """The node of an argument that is no part of the score: a contraction behind it stays in the graph."""
         if isinstance(arg, Value) and self.reaches(arg):
-            return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
+            return self._whole(arg, coords)
         return self.build(arg, coords, dtype)
 
     def hidden(self, score: sc.Node, masks: Iterable[tuple[Value, bool]], coords: Coords) -> sc.Node:
@@ -153,9 +153,11 @@ class ScoreBuilder:
         if refused and (self.product is None or len(refused) > 1):
             raise refused[0]
         left, right = (
-            self._aside(arg, coords, op) if isinstance(node, LayoutError) else node
+            self._whole(arg, coords) if isinstance(node, LayoutError) else node
             for arg, node in zip(op.args[:2], found, strict=True)
         )
+        if refused:
+            self.steps.append(f"{op.name}: an operand of another layout, kept in the graph and loaded")
         return left, right
 
     def _attempt(self, arg: Arg, coords: Coords, dtype: DType) -> sc.Node | LayoutError:
@@ -169,11 +171,6 @@ class ScoreBuilder:
             for key in list(self._memo)[known:]:
                 del self._memo[key]
             return error
-
-    def _aside(self, arg: Arg, coords: Coords, op: Op) -> sc.Node:
-        assert isinstance(arg, Value)  # a number has no layout
-        self.steps.append(f"{op.name}: an operand of another layout, kept in the graph and loaded")
-        return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
 
     def _contract(self, op: Op, form: Contraction, coords: Coords) -> sc.Node:
         if self.product is not None and self.product.op is not op:
@@ -332,6 +329,11 @@ class ScoreBuilder:
             lambda e: isinstance(e, Load),
             lambda e: Load(sympy.Symbol(self._side(self.values[e.args[0].name])), *e.args[1:]),
         )
+
+    def _whole(self, arg: Arg, coords: Coords) -> sc.Node:
+        """A tensor, read where it broadcasts to ``coords``, whatever it is computed from."""
+        assert isinstance(arg, Value)  # a number has no layout
+        return self._load(arg, resolve(broadcast(coords, tensor_type(arg).shape)))
 
     def _load(self, value: Value, coords: Coords) -> sc.Node:
         """Read the tensor itself, behind whatever layout ops only rearrange or broadcast it."""

@@ -126,9 +126,7 @@ def _note(note: Note) -> str:
 
 def _site_table(number: int, dump: GraphDump, sites: Sequence[Site], kernels: _Kernels) -> str:
     key = "".join(f'<span><i class="k{i}"></i>{text}</span>' for i, text in enumerate(KEY))
-    heads = "".join(
-        f"<th>{head}</th>" for head in ("#", "where", "kind and mask", "tiles: skip / partial / full", "result")
-    )
+    heads = "".join(f"<th>{head}</th>" for head in HEADS)
     found = {a.site: a for a in dump.attentions}
     rows = "".join(_site_row(number, dump, site, found.get(site.index), kernels) for site in sites)
     return f'<p class="key dim">{key}</p><table class="sites"><tr>{heads}</tr>{rows}</table>'
