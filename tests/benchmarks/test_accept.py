@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from benchmarks.accept import stage_1, stage_2
+from benchmarks.accept import runner, stage_1, stage_2
+from benchmarks.accept.bugs import LIST
 from benchmarks.accept.checks import Check, Shard, call, suite
-from benchmarks.accept.runner import Files, accept
+from benchmarks.accept.runner import ROOT, Files, accept, source_digest
 from benchmarks.accept.shard import Outcome, run_shard
 
 CHECKS = (
@@ -124,6 +126,19 @@ def test_what_judges_runs_after_all_others(files: Files) -> None:
     recorder = Recorder()
     accept(1, checks, files, source="s", run=recorder, jobs=2, say=lambda text: None)
     assert recorder.ran == ["plain", "timed", "judge"]
+
+
+def test_a_run_may_rewrite_its_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a bug test that fuses more would start the run it belongs to afresh."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    kept, source = tmp_path / LIST.relative_to(ROOT), tmp_path / "source.py"
+    kept.parent.mkdir(parents=True)
+    before = source_digest()
+    kept.write_text("{}")
+    assert source_digest() == before
+    source.write_text("1")
+    assert source_digest() != before
 
 
 @pytest.mark.parametrize("stage", [stage_1, stage_2], ids=["1", "2"])
