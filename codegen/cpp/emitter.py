@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from attnc.codegen.cpp.expressions import DTYPE_CODES, c_type
-from attnc.codegen.cpp.fold import fold_scale, is_qk
 from attnc.codegen.cpp.programs import Lines, Scope, float_literal, write_program
+from attnc.codegen.describe import check_plan, head_lines, kernel_name, segment_text, side_reads
+from attnc.codegen.fold import fold_scale, is_qk
 from attnc.codegen.formula import formula
-from attnc.codegen.plan import PLAN_VERSION, Instr, KernelPlan, Program, Segment
+from attnc.codegen.plan import Instr, KernelPlan, Program
 from attnc.codegen.source import Source, headers_digest
 from attnc.codegen.targets import capability
 
@@ -26,68 +26,15 @@ def emit(plan: KernelPlan) -> Source:
     axes or sizes in formulas, dtypes outside the target's.
     """
     target = capability(plan.target)
-    _check(plan, target.dtypes)
+    check_plan(plan, target.dtypes)
     text = "\n".join(
         [_head(plan), "#include <attnc/entry.h>", "", _page(plan), _status(plan), "ATTNC_ENTRY(attnc::Page)", ""]
     )
-    return Source("c++", _name(plan), text, plan.digest, target.flags, headers_digest())
-
-
-def _check(plan: KernelPlan, dtypes: Iterable[str]) -> None:
-    for axes, role, needed in (
-        (plan.q_axes, "q", "qd"),
-        (plan.k_axes, "k", "kd"),
-        (plan.v_axes, "v", "ke"),
-        (plan.out_axes, "out", "qe"),
-    ):
-        missing = [a for a in needed if a not in axes]
-        unknown = [a for a in axes if a not in plan.outer and a not in needed]
-        if missing or unknown or len(set(axes)) != len(axes):
-            raise ValueError(f"{role} has axes {axes}: missing {missing}, not outer axes {unknown}, or one twice")
-    absent = [a for a in plan.outer if a not in (*plan.q_axes, *plan.k_axes, *plan.v_axes) or a not in plan.out_axes]
-    if absent:
-        raise ValueError(f"outer axes {absent} are in no operand, or not in the output")
-    refused = [d for d in plan.dtypes if d not in dtypes]
-    if refused:
-        raise ValueError(f"target {plan.target} has no kernels for {', '.join(refused)}")
-    if plan.block_m < 1 or plan.block_n < 1 or any(s.step < 1 for s in plan.segments):
-        raise ValueError("block_m, block_n and segment steps must be positive")
-
-
-def _name(plan: KernelPlan) -> str:
-    dims = (
-        f"d{plan.head_dim or 'n'}"
-        if plan.head_dim == plan.value_dim
-        else f"d{plan.head_dim or 'n'}_{plan.value_dim or 'n'}"
-    )
-    return f"flash_{plan.dtypes[0]}_{dims}{'_masked' if plan.mask is not None else ''}"
+    return Source("c++", kernel_name(plan), text, plan.digest, target.flags, headers_digest())
 
 
 def _head(plan: KernelPlan) -> str:
-    lines = [
-        f"Attention kernel {_name(plan)}, written by attnc (plan version {PLAN_VERSION}, emitter {EMITTER_VERSION}).",
-        "",
-        f"  q[{', '.join(plan.q_axes)}]  k[{', '.join(plan.k_axes)}]  v[{', '.join(plan.v_axes)}]"
-        f"  ->  out[{', '.join(plan.out_axes)}]",
-        *(f"  {name:8} {formula(p)}" for name, p in _formulas(plan)),
-        f"  softmax  {plan.softmax}; dead rows: {plan.dead_rows}",
-        *(f"  keys     {_segment_text(s)}" for s in plan.segments),
-        "",
-        f"plan: {plan.to_json()}",
-    ]
-    return "\n".join(f"// {line}".rstrip() for line in lines)
-
-
-def _formulas(plan: KernelPlan) -> list[tuple[str, Program]]:
-    named = (("score", plan.visible), ("mask", plan.mask), ("weight", plan.weight), ("sink", plan.sink))
-    written = [("written", plan.score)] if plan.dead_rows == "as_written" else []
-    return [(n, p) for n, p in named if p is not None] + written
-
-
-def _segment_text(s: Segment) -> str:
-    guard = f" if {formula(s.guard)} ({s.guard_scope})" if s.guard is not None else ""
-    step = f" step {s.step}" if s.step != 1 else ""
-    return f"tiles {formula(s.lo)} .. {formula(s.hi)}{step}, {'masked' if s.needs_mask else 'unmasked'}{guard}"
+    return "\n".join(f"// {line}".rstrip() for line in head_lines(plan, f"emitter {EMITTER_VERSION}"))
 
 
 # -- the page
@@ -116,7 +63,7 @@ def _constants(plan: KernelPlan) -> list[str]:
     shared = [a in plan.k_axes or a in plan.v_axes for a in plan.outer]
     codes = [str(DTYPE_CODES[s.dtype]) for s in plan.sides]
     lse_axes = [a for a in plan.out_axes if a != "e"]
-    reads = [(side, dim, axes.index(axis)) for side, dim, axis in _reads(plan)]
+    reads = [(side, dim, axes.index(axis)) for side, dim, axis in side_reads(plan)]
     return [
         f"static constexpr uint64_t plan_digest = {plan.digest:#x}u;",
         *(f"typedef {c_type(d)} {n}_t;" for n, d in zip(("q", "k", "v", "out"), plan.dtypes, strict=True)),
@@ -139,22 +86,6 @@ def _constants(plan: KernelPlan) -> list[str]:
         f"static constexpr bool returns_lse = {_bool(plan.returns_lse)};",
         f"static constexpr DeadRows dead_rows = {_DEAD_ROWS[plan.dead_rows]};",
     ]  # fmt: skip
-
-
-def _reads(plan: KernelPlan) -> list[tuple[int, int, str]]:
-    """(side, dimension, axis) wherever a formula reads a side operand's dimension at the position of an axis itself.
-
-    Such a dimension must be as long as the axis. Computed indices are in range for every program that is valid.
-    """
-    found = {
-        (int(instr.value), dim, str(program[arg].value))
-        for _, program in _formulas(plan)
-        for instr in program
-        if instr.op == "load" and instr.value is not None
-        for dim, arg in enumerate(instr.args)
-        if program[arg].op == "axis"
-    }
-    return sorted(found)
 
 
 def _score(plan: KernelPlan, visible: Program) -> list[str]:
@@ -220,7 +151,7 @@ def _segments(plan: KernelPlan) -> list[str]:
     ranges: list[str] = []
     visits: list[str] = []
     for i, s in enumerate(plan.segments):
-        functions += [f"// {_segment_text(s)}", *_function(f"lo{i}", ("tq",), s.lo, plan, "i")]
+        functions += [f"// {segment_text(s)}", *_function(f"lo{i}", ("tq",), s.lo, plan, "i")]
         functions += _function(f"hi{i}", ("tq",), s.hi, plan, "i")
         bounds, test = f"Range{{lo{i}(f, tq), hi{i}(f, tq)}}", "[](int64_t) { return true; }"
         if s.guard is not None and s.guard_scope == "segment":
@@ -250,8 +181,6 @@ def _segments(plan: KernelPlan) -> list[str]:
 
 def _sink(plan: KernelPlan) -> list[str]:
     has = _bool(plan.softmax != "plain")
-    if plan.softmax == "sink" and plan.sink is None:
-        raise ValueError("softmax 'sink' without a sink formula")
     zero = (Instr("const", "f32", value=0.0),)
     program = plan.sink if plan.softmax == "sink" and plan.sink is not None else zero
     return [f"static constexpr bool has_sink = {has};", *_function("sink", ("q",), program, plan, "f")]

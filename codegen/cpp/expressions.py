@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-FLOAT_FUNCTIONS = ("tanh", "exp", "exp2", "log", "sqrt", "rsqrt", "sigmoid", "erf", "floor", "ceil", "sin", "cos")
-COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
+from attnc.codegen.op_kinds import ARITHMETIC, COMPARES, FLOAT_FUNCTIONS, spelled
 
 EXPRESSIONS: dict[str, str] = {
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul": "{0} * {1}",
-    "div": "{0} / {1}",
-    "neg": "-{0}",
+    **ARITHMETIC,
     "abs": "abs({0})",
     "min": "min({0}, {1})",
     "max": "max({0}, {1})",
@@ -25,9 +20,6 @@ EXPRESSIONS: dict[str, str] = {
     **{name: f"{name}({{0}})" for name in FLOAT_FUNCTIONS},
     **{name: f"{name}({{0}}, {{1}})" for name in COMPARES},
 }
-
-BOOLEAN_ARITHMETIC = {"add": "or", "max": "or", "mul": "and", "min": "and", "sub": "ne", "ne": "ne"}
-"""What arithmetic on truth values is."""
 
 C_TYPES = {
     "f64": "double",
@@ -48,10 +40,7 @@ DTYPE_CODES = {name: code for code, name in enumerate(C_TYPES)}
 
 def expression(op: str, *operands: str) -> str:
     """C++ text of ``op`` on operands that are names or calls. Raises ValueError for an unknown op."""
-    try:
-        return EXPRESSIONS[op].format(*operands)
-    except KeyError:
-        raise ValueError(f"cannot write op {op!r} in C++: no entry in attnc.codegen.cpp.expressions") from None
+    return spelled(EXPRESSIONS, op, operands, "C++")
 
 
 def c_type(dtype: str) -> str:

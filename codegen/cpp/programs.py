@@ -11,13 +11,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from attnc.codegen.cpp.expressions import BOOLEAN_ARITHMETIC, COMPARES, FLOAT_FUNCTIONS, c_type, expression
+from attnc.codegen.cpp.expressions import c_type, expression
+from attnc.codegen.op_kinds import BOOLEAN_ARITHMETIC, COMPARES, FLOAT_FUNCTIONS, kind_of
 from attnc.codegen.plan import Instr, Program, Side
+from attnc.codegen.ranges import INDEX, INT32, INT64, LENGTH, SIZE, STORED, fits_int32, inside_int32, int_range
 
-LENGTH_LIMIT = 1 << 30
-INT32 = (-(1 << 31), (1 << 31) - 1)
-INT64 = (-(1 << 63), (1 << 63) - 1)
-_RANGES = {"i64": INT64, "i32": INT32, "i16": (-(1 << 15), (1 << 15) - 1), "i8": (-128, 127), "u8": (0, 255)}
 _UNIFORM = {"f": "float", "i": "int64_t", "b": "bool"}
 
 
@@ -92,7 +90,7 @@ class _Writer:
     # -- one instruction
 
     def instr(self, instr: Instr, args: list[Val]) -> Val:
-        kind = _kind(instr.dtype)
+        kind = kind_of(instr.dtype)
         if instr.op in ("qk", "const", "axis", "size", "load"):
             value = self.leaf(instr, args)
         elif instr.op == "cast":
@@ -147,31 +145,29 @@ class _Writer:
                 raise ValueError(f"a tile bound cannot depend on {op}")
 
     def axis(self, name: str) -> Val:
-        index = (0, LENGTH_LIMIT - 1)
         if name in self.scope.outer:
             text = f"f.axis[{self.scope.outer.index(name)}]"
         elif name in self.scope.parameters:
             text = name
         elif name == "k" and self.scope.keys:
-            return Val("keys.index", "i", "vi", index, affine=(1, "0"))
+            return Val("keys.index", "i", "vi", INDEX, affine=(1, "0"))
         else:
             raise ValueError(
                 f"axis {name!r} is not known here; known: {', '.join((*self.scope.outer, *self.scope.parameters))}"
             )
-        return self.define(text, "i", None, index)
+        return self.define(text, "i", None, INDEX)
 
     def size(self, name: str) -> Val:
-        limits = (1 - LENGTH_LIMIT, LENGTH_LIMIT - 1)
         lengths = {
             "|q|": "f.q_len",
             "|k|": "f.k_len",
             **{f"|{a}|": f"f.length[{i}]" for i, a in enumerate(self.scope.outer)},
         }
         if name in lengths:
-            return self.define(lengths[name], "i", None, (0, limits[1]))
+            return self.define(lengths[name], "i", None, LENGTH)
         if name not in self.scope.sizes:
             raise ValueError(f"size {name!r} is not among the plan's sizes: {', '.join(self.scope.sizes) or 'none'}")
-        return self.define(f"f.sizes[{self.scope.sizes.index(name)}]", "i", None, limits)
+        return self.define(f"f.sizes[{self.scope.sizes.index(name)}]", "i", None, SIZE)
 
     def load(self, instr: Instr, args: list[Val]) -> Val:
         number = instr.value
@@ -181,8 +177,8 @@ class _Writer:
         if len(args) != side.rank:
             raise ValueError(f"load of t{number} with {len(args)} indices, it has rank {side.rank}")
         args = [self.coerce(a, "i") for a in args]
-        kind, element, view = _kind(side.dtype), c_type(side.dtype), f"f.side[{number}]"
-        spread = _RANGES.get(side.dtype, INT64)
+        kind, element, view = kind_of(side.dtype), c_type(side.dtype), f"f.side[{number}]"
+        spread = STORED.get(side.dtype, INT64)
         affine = all(a.lanes is None or a.affine for a in args)
         terms = [(a.affine or (0, a.text), f"{view}.strides[{i}]") for i, a in enumerate(args) if affine or not a.lanes]
         base = " + ".join([f"(const {element}*){view}.data", *(f"({b}) * {s}" for (_, b), s in terms if b != "0")])
@@ -215,11 +211,11 @@ class _Writer:
 
     def integers(self, op: str, args: list[Val]) -> Val:
         operands = [self.coerce(a, "i") for a in args]
-        range = _int_range(op, operands)
+        range = int_range(op, [a.range for a in operands])
         affine = _affine(op, operands)
         if all(a.lanes is None for a in operands):
             return self.define(_int_text(op, operands, [a.text for a in operands]), "i", None, range)
-        lanes = "vi" if all(_fits(r) for r in (range, *(a.range for a in operands))) else "vl"
+        lanes = "vi" if all(fits_int32(r) for r in (range, *(a.range for a in operands))) else "vl"
         return self.define(
             _int_text(op, operands, [self.spread(a, lanes) for a in operands]), "i", lanes, range, affine
         )
@@ -247,7 +243,11 @@ class _Writer:
             return self.define(expression(op, a.text, b.text), "b", None)
         if kind == "f":
             return self.define(expression(op, self.spread(a, "vf"), self.spread(b, "vf")), "b", "vb")
-        lanes = "vi" if all(_fits(x.range) or (not x.lanes and _inside(y.range)) for x, y in ((a, b), (b, a))) else "vl"
+        lanes = (
+            "vi"
+            if all(fits_int32(x.range) or (not x.lanes and inside_int32(y.range)) for x, y in ((a, b), (b, a)))
+            else "vl"
+        )
         return self.define(expression(op, self.spread(a, lanes), self.spread(b, lanes)), "b", "vb")
 
     def where(self, kind: str, condition: Val, a: Val, b: Val) -> Val:
@@ -255,7 +255,7 @@ class _Writer:
         range = (min(a.range[0], b.range[0]), max(a.range[1], b.range[1]))
         if not (condition.lanes or a.lanes or b.lanes):
             return self.define(expression("where", condition.text, a.text, b.text), kind, None, range)
-        lanes = {"f": "vf", "b": "vb", "i": "vi" if _fits(range) else "vl"}[kind]
+        lanes = {"f": "vf", "b": "vb", "i": "vi" if fits_int32(range) else "vl"}[kind]
         text = expression("where", condition.text, self.spread(a, lanes), self.spread(b, lanes))
         return self.define(text, kind, lanes, range)
 
@@ -283,25 +283,15 @@ class _Writer:
         if value.lanes:
             return f"to_vi({value.text})" if lanes == "vi" else self.widen(value)
         if lanes == "vi":
-            return f"vi_of({f'int32_t({value.text})' if _fits(value.range) else f'saturate({value.text})'})"
+            return f"vi_of({f'int32_t({value.text})' if fits_int32(value.range) else f'saturate({value.text})'})"
         return f"{lanes}_of({value.text})"
 
     def widen(self, value: Val) -> str:
         return value.text if value.lanes == "vl" else f"to_vl({value.text})"
 
 
-def _kind(dtype: str) -> str:
-    if dtype == "b1":
-        return "b"
-    if dtype in ("f64", "f32", "f16", "bf16"):
-        return "f"
-    if dtype in _RANGES:
-        return "i"
-    raise ValueError(f"a formula of dtype {dtype} cannot be written in C++")
-
-
 def _const(instr: Instr) -> Val:
-    kind, value = _kind(instr.dtype), instr.value
+    kind, value = kind_of(instr.dtype), instr.value
     if not isinstance(value, int | float):
         raise ValueError(f"constant without a number: {value!r}")
     if kind == "b":
@@ -325,42 +315,6 @@ def float_literal(value: float) -> str:
         return "INF" if single > 0 else "(-INF)"
     text = repr(float(f"{single:.9g}"))
     return f"({text}f)" if single < 0 else f"{text}f"
-
-
-def _fits(range: tuple[int, int]) -> bool:
-    return INT32[0] <= range[0] and range[1] <= INT32[1]
-
-
-def _inside(range: tuple[int, int]) -> bool:
-    """Whether 32-bit lanes hold it and never either extreme, so that comparing with a saturated number is exact."""
-    return INT32[0] < range[0] and range[1] < INT32[1]
-
-
-def _int_range(op: str, args: list[Val]) -> tuple[int, int]:
-    (a, b), *rest = [x.range for x in args]
-    c, d = rest[0] if rest else (0, 0)
-    match op:
-        case "add":
-            corners = [a + c, b + d]
-        case "sub":
-            corners = [a - d, b - c]
-        case "mul":
-            corners = [a * c, a * d, b * c, b * d]
-        case "neg":
-            corners = [-b, -a]
-        case "abs":
-            corners = [0 if a <= 0 <= b else min(abs(a), abs(b)), max(abs(a), abs(b))]
-        case "min":
-            corners = [min(a, c), min(b, d)]
-        case "max":
-            corners = [max(a, c), max(b, d)]
-        case "floordiv" if c > 0:
-            corners = [a // c, a // d, b // c, b // d]
-        case "mod" if c > 0:
-            corners = [0, d - 1]
-        case _:
-            return INT64
-    return max(min(corners), INT64[0]), min(max(corners), INT64[1])
 
 
 def _affine(op: str, args: list[Val]) -> tuple[int, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from attnc.codegen.op_kinds import kind_of
 from attnc.codegen.plan import Instr, Program
 
 
@@ -24,6 +25,28 @@ def fold_scale(program: Program) -> tuple[float, Program]:
             break
         at, factor = user, factor * multiplier
     return factor, _without_dead((*program[:at], Instr("qk", "f32"), *program[at + 1 :]))
+
+
+def fold_result(program: Program) -> tuple[float, Program]:
+    """(factor, rest) with program(qk) = factor · rest(qk) and the factor positive.
+
+    ``tanh(qk) * 50`` becomes 50 and ``tanh(qk)``. Casts around the result are identities, as in :func:`fold_scale`.
+    """
+    at, factor = len(program) - 1, 1.0
+    while True:
+        instr = program[at]
+        if instr.op == "cast" and kind_of(program[instr.args[0]].dtype) == "f":
+            at = instr.args[0]
+            continue
+        if instr.op not in ("mul", "div"):
+            break
+        constants = [(a, _constant(program, a)) for a in instr.args]
+        place, value = constants[1] if constants[1][1] is not None else constants[0]
+        if value is None or not 0 < value < math.inf or (instr.op == "div" and place != instr.args[1]):
+            break
+        at = instr.args[0] if place == instr.args[1] else instr.args[1]
+        factor = factor * value if instr.op == "mul" else factor / value
+    return factor, _without_dead(program[: at + 1])
 
 
 def is_qk(program: Program) -> bool:
