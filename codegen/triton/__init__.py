@@ -1,0 +1,1 @@
+"""Triton: plans to Python modules that hold a kernel, what launches it, and a check of itself."""

@@ -1,0 +1,265 @@
+"""Writes the module of one plan: its constants and formulas, the kernel, and what launches it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attnc.codegen.describe import check_plan, head_lines, kernel_name, loads_bias, reads_pairs, side_reads
+from attnc.codegen.fold import fold_result, fold_scale, is_qk
+from attnc.codegen.formula import formula
+from attnc.codegen.op_kinds import Kind
+from attnc.codegen.plan import Instr, KernelPlan, Program
+from attnc.codegen.source import Source
+from attnc.codegen.targets import Capability, capability
+from attnc.codegen.triton.dims import parts
+from attnc.codegen.triton.launch import Launch
+from attnc.codegen.triton.parameters import Layout
+from attnc.codegen.triton.programs import Lines, Page, float_literal, single_precision
+from attnc.codegen.triton.reference import reference_text
+from attnc.codegen.triton.segments import segment_functions, segment_lines
+from attnc.codegen.triton.tuning import Demand, Tuning, tuning
+
+EMITTER_VERSION = 1
+KERNEL = "prefill"
+_KERNELS = Path(__file__).parent / "kernels"
+_LOG2_E = 1.4426950408889634
+_IMPORTS = """\
+import argparse
+import math
+import os
+import statistics
+import sys
+
+import torch
+
+if __name__ == "__main__" and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before triton is loaded
+import triton
+import triton.language as tl
+
+"""
+_DEAD_ROWS = {"none": 0, "zero": 1, "as_written": 2}
+_TORCH_TYPES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
+    "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "b1": "bool",
+}  # fmt: skip
+
+
+def emit(plan: KernelPlan) -> Source:
+    """The Python module of a plan: a Triton kernel and ``attention(q, k, v, sides, sizes)``, which launches it.
+
+    Raises ValueError where the plan asks for what the kernel has not: operands without their axes, unknown ops, axes or
+    sizes in formulas, dtypes outside the target's.
+    """
+    target = capability(plan.target)
+    check_plan(plan, target.dtypes)
+    layout = Layout(plan)
+    head = "\n".join(f"# {line}".rstrip() for line in head_lines(plan, f"Triton emitter {EMITTER_VERSION}"))
+    text = "\n".join(
+        [
+            head,
+            _IMPORTS,
+            _template("formulas"),
+            *_page(plan, layout, target),
+            *_host_constants(plan, layout),
+            _template("host"),
+            "",
+            _template("naive"),
+            "",
+            reference_text(plan),
+            _template("check"),
+        ]
+    )
+    return Source("triton", kernel_name(plan), text, plan.digest)
+
+
+def launch(plan: KernelPlan) -> Launch:
+    """How the kernel of :func:`emit` is compiled ahead of time.
+
+    Raises ValueError where a head dimension isn't known.
+    """
+    if plan.head_dim is None or plan.value_dim is None:
+        raise ValueError("compiling ahead of time needs head dimensions that are known")
+    (d_high, d_low), (e_high, e_low) = parts(plan.head_dim), parts(plan.value_dim)
+    constants = {
+        "D": plan.head_dim, "D_HIGH": d_high, "D_LOW": d_low,
+        "E": plan.value_dim, "E_HIGH": e_high, "E_LOW": e_low,
+    }  # fmt: skip
+    chosen = plan_tuning(plan)
+    return Launch(KERNEL, Layout(plan).parameters(), constants, chosen.num_warps, chosen.num_stages)
+
+
+def plan_tuning(plan: KernelPlan) -> Tuning:
+    """The compile options of a plan's kernel; head dimensions that aren't known count as 128."""
+    d, e = (128 if x is None else x for x in (plan.head_dim, plan.value_dim))
+    return tuning(capability(plan.target), plan.block_m, plan.block_n, Demand(d, e, plan.dtypes[1], reads_pairs(plan)))
+
+
+def _template(name: str) -> str:
+    """The text of a kernel file without its head: what it says about placeholders, and imports."""
+    text = (_KERNELS / f"{name}.py").read_text(encoding="utf-8")
+    return re.sub(r'\A""".*?"""\n+(import [^\n]*\n|\n)*', "", text, flags=re.DOTALL)
+
+
+# -- constants and formulas
+
+
+def _page(plan: KernelPlan, layout: Layout, target: Capability) -> list[str]:
+    unit, visible = _scored(plan)
+    page = Page(layout.names(q="rows", k="keys"), precise="f32" in plan.dtypes)
+    functions = [
+        *_tile_function(page, "visible", ("qk", "rows", "keys"), visible, "f"),
+        *(_tile_function(page, "seen", ("rows", "keys"), plan.mask, "b") if plan.mask is not None else ()),
+        *(_tile_function(page, "weight", ("rows", "keys"), plan.weight, "f") if plan.weight is not None else ()),
+    ]
+    lists = {"FRAME": layout.frame, "OUTER": layout.outer, "ROW": _row_names(page, functions)}
+    lines = [
+        *_constants(plan, target, unit, is_qk(visible)),
+        *_outer_function(plan, layout),
+        *_row_function(page, functions),
+        *functions,
+        *(_sink(plan, layout) if plan.softmax != "plain" else ()),
+        *(_written(plan, layout) if plan.dead_rows == "as_written" else ()),
+        *segment_functions(plan, layout),
+    ]
+    kernel = _kernel(plan, layout, {"PARAMETERS": layout.run_time, **lists})
+    return [_expand("\n".join(lines), lists), kernel]
+
+
+def _scored(plan: KernelPlan) -> tuple[float, Program]:
+    """(unit, score): the score in log2 units is unit · score. A constant factor around it is in the unit."""
+    factor, inner = fold_scale(plan.visible)
+    if is_qk(inner) and factor > 0:
+        return factor * _LOG2_E, inner
+    outer, score = fold_result(plan.visible)
+    return outer * _LOG2_E, score
+
+
+def _constants(plan: KernelPlan, target: Capability, unit: float, plain: bool) -> list[str]:
+    precision = target.gpu.precision if target.gpu is not None else "ieee"
+    values = {
+        "BLOCK_M": plan.block_m,
+        "BLOCK_N": plan.block_n,
+        "PRECISION": repr(precision),
+        "SCORE_UNIT": float_literal(single_precision(unit)),
+        "LOG2_E": float_literal(single_precision(_LOG2_E)),
+        "PLAIN_SCORE": plain,
+        "BOUNDED_SCORE": not loads_bias(plan),
+        "HAS_WEIGHT": plan.weight is not None,
+        "HAS_SINK": plan.softmax != "plain",
+        "DEAD_ROWS": _DEAD_ROWS[plan.dead_rows],
+        "RETURNS_LSE": plan.returns_lse,
+    }
+    return [*(f"{name} = tl.constexpr({value})" for name, value in values.items()), "", ""]
+
+
+def _function(name: str, parameters: Sequence[str], lines: Sequence[str], comment: str = "") -> list[str]:
+    head = [f"def {name}({', '.join(parameters)}):", *([f'    """{comment}"""'] if comment else [])]
+    return ["@triton.jit", *head, *(f"    {line}" for line in lines), "", ""]
+
+
+def _outer_function(plan: KernelPlan, layout: Layout) -> list[str]:
+    """``outer_index``: the place of a flat index on every outer axis, the last one running fastest."""
+    if not plan.outer:
+        return []
+    lines = []
+    for axis in reversed(plan.outer):
+        lines += [f"i_{axis} = flat % n_{axis}", f"flat = flat // n_{axis}"]
+    return _function("outer_index", ("flat", "FRAME"), [*lines, f"return {', '.join(layout.outer)}"])
+
+
+def _tile_function(page: Page, name: str, parameters: tuple[str, ...], program: Program, kind: Kind) -> list[str]:
+    lines = page.write(program, kind)
+    text = [*_statements(lines.tile), f"return {_result(program, lines)}"]
+    return _function(name, (*parameters, "ROW", "OUTER", "FRAME"), text, formula(program))
+
+
+def _result(program: Program, lines: Lines) -> str:
+    """A score has the shape of the tile, whatever it depends on."""
+    scores = lines.result.kind == "f" and not any(instr.op == "qk" for instr in program)
+    return f"tl.zeros([BLOCK_M, BLOCK_N], tl.float32) + {lines.result.text}" if scores else lines.result.text
+
+
+def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"{name} = {text}" for name, text in lines]
+
+
+def _row_function(page: Page, functions: Sequence[str]) -> list[str]:
+    """``row_values``: what the formulas read of a row, computed once."""
+    kept = _row_names(page, functions)
+    if not kept:
+        return []
+    lines = [*_statements(page.row), f"return {', '.join(kept)}"]
+    return _function("row_values", ("rows", "OUTER", "FRAME"), lines)
+
+
+def _row_names(page: Page, functions: Sequence[str]) -> list[str]:
+    read = set(re.findall(r"\br\d+\b", "\n".join(functions)))
+    return [name for name, _ in page.row if name in read]
+
+
+def _written(plan: KernelPlan, layout: Layout) -> list[str]:
+    """The score as the source wrote it, each float rounded to its dtype, for rows that see no key."""
+    page = Page(layout.names(q="rows", k="keys"), precise=True)
+    lines = page.write(plan.score, "f", rounded=True)
+    text = [*_statements(page.row), *_statements(lines.tile), f"return {_result(plan.score, lines)}"]
+    return _function("written", ("qk", "rows", "keys", "OUTER", "FRAME"), text, formula(plan.score))
+
+
+def _sink(plan: KernelPlan, layout: Layout) -> list[str]:
+    """The extra logit of the denominator, for each row."""
+    program = plan.sink if plan.softmax == "sink" and plan.sink is not None else (Instr("const", "f32", value=0.0),)
+    page = Page(layout.names(q="rows"), precise=True)
+    result = page.write(program, "f").result.text
+    text = [*_statements(page.row), f"return tl.reshape(tl.zeros([BLOCK_M, 1], tl.float32) + {result}, [BLOCK_M])"]
+    return _function("sink", ("rows", "OUTER", "FRAME"), text, formula(program))
+
+
+# -- the kernel
+
+
+def _expand(text: str, lists: Mapping[str, Sequence[str]]) -> str:
+    """``text`` with the names in capitals written out: lists of names in place, an empty one with its comma gone."""
+    for name, items in lists.items():
+        if items:
+            text = re.sub(rf"\b{name}\b", ", ".join(items), text)
+        else:
+            text = re.sub(rf"^ *{name} = .*\n", "", text, flags=re.MULTILINE)
+            text = re.sub(rf"\b{name}\b, ?|, \b{name}\b", "", text)
+    return text
+
+
+def _kernel(plan: KernelPlan, layout: Layout, lists: Mapping[str, Sequence[str]]) -> str:
+    indent = "    "
+    segments = "\n".join(indent + line for line in segment_lines(plan, plan_tuning(plan).num_stages))
+    text = _template("prefill").replace(f"{indent}SEGMENTS  # noqa: B018 - the emitter writes the loops here", segments)
+    for operand in ("q", "k", "v", "out", "lse"):
+        text = re.sub(rf"\b{operand.upper()}_AT\b", layout.start(operand), text)
+    return _expand(text, lists)
+
+
+# -- what launches it
+
+
+def _host_constants(plan: KernelPlan, layout: Layout) -> list[str]:
+    chosen = plan_tuning(plan)
+    static = {a: n for a, n in (("d", plan.head_dim), ("e", plan.value_dim)) if n is not None}
+    sides = ", ".join(f"({_torch_type(s.dtype)}, {s.rank})" for s in plan.sides)
+    return [
+        f"AXES = {layout.axes!r}",
+        f"OUTER_AXES = {plan.outer!r}",
+        f"STATIC = {static!r}",
+        f"SIDES = [{sides}]",
+        f"SIDE_READS = {side_reads(plan)!r}",
+        f"NUM_SIZES = {len(plan.sizes)}",
+        f"OUT_DTYPE = {_torch_type(plan.dtypes[3])}",
+        f"NUM_WARPS, NUM_STAGES = {chosen.num_warps}, {chosen.num_stages}",
+        "",
+        "",
+    ]
+
+
+def _torch_type(dtype: str) -> str:
+    return f"torch.{_TORCH_TYPES[dtype]}"
