@@ -76,8 +76,14 @@ def resolve(digest: int) -> KernelPlan:
     return _lookup(digest)[0]
 
 
+def triton_source(digest: int) -> Source | None:
+    """The emitted module of a plan whose kernel is in Triton; None for any other. Raises PlanMissing."""
+    source = _lookup(digest)[1]
+    return source if source is not None and source.language == "triton" else None
+
+
 def kernel(digest: int) -> Kernel | None:
-    """The loaded kernel of a plan, built if need be; None where it has to run on the ATen reference.
+    """The loaded C++ kernel of a plan, built if need be; None where it is in Triton, or has to run on torch operators.
 
     Raises PlanMissing, and BuildError when the compiler rejects the source.
     """
@@ -90,6 +96,9 @@ def kernel(digest: int) -> Kernel | None:
         plan, source = _lookup(digest)
         if source is None:
             _without_kernel[digest] = "the plan has no kernel source"
+            return None
+        if source.language == "triton":
+            _without_kernel[digest] = "the plan's kernel is in Triton"
             return None
         try:
             entry = _entry(plan, source)

@@ -7,7 +7,8 @@
 Operands may have any strides. Nothing is mutated, no result aliases an operand.
 
 ``attention`` has no autograd formula, so inference never pays for one; ``attention_train`` is the same op with one
-(:mod:`attnc.runtime.training`). ``attention_reference`` is the same op on plain torch operators.
+(:mod:`attnc.runtime.training`). ``attention_python`` is the same op for plans without a C++ kernel: their kernel is in
+Triton, or there is none and plain torch operators compute it.
 
 ``attention`` starts with a kernel for any device that chooses a route on its first call; from then on the CPU key,
 which comes before it, has the launcher's kernel or a Python one.
@@ -24,6 +25,7 @@ from attnc.runtime import kernels, reference, routes, training
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
 from attnc.runtime.program import SizeArg
+from attnc.runtime.triton_kernels import INTERPRETED, attention_of
 
 ARGUMENTS = "(Tensor q, Tensor k, Tensor v, Tensor?[] side, int plan, SymInt[] sizes)"
 RESULTS = "(Tensor out, Tensor lse)"
@@ -35,21 +37,28 @@ def _attention_first(
     q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     devices = {tensor.device.type for tensor in (q, k, v, *side) if tensor is not None}
-    if devices != {"cpu"}:
+    on_gpu = kernels.triton_source(plan) is not None and kernels.resolve(plan).target != INTERPRETED
+    if devices != {"cuda" if on_gpu else "cpu"}:
         target = kernels.resolve(plan).target
         raise RuntimeError(
             f"attnc::attention, plan {plan}: operands are on {', '.join(sorted(devices))}, the plan was compiled for "
             f"{target}. Move them, or compile the model again with inputs on that device."
         )
+    if on_gpu:
+        return _attention_python(q, k, v, side, plan, sizes)
     routes.route()
     out, lse = torch.ops.attnc.attention.default(q, k, v, side, plan, sizes)
     return out, lse
 
 
-def _attention_reference(
+def _attention_python(
     q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
+    source = kernels.triton_source(plan)
     with torch.no_grad():
+        if source is not None:
+            given = [tensor for tensor in side if tensor is not None]
+            return attention_of(source, kernels.resolve(plan).target)(q, k, v, given, sizes)
         return reference.attention(kernels.resolve(plan), q, k, v, side, sizes)
 
 
@@ -74,7 +83,7 @@ def _fake_attention(
 for _name, _implementation in (
     ("attention", _attention_first),
     ("attention_train", _attention_train),
-    ("attention_reference", _attention_reference),
+    ("attention_python", _attention_python),
 ):
     _library.define(f"{_name}{ARGUMENTS} -> {RESULTS}")
     _library.kernel(_name, _implementation)
@@ -82,6 +91,6 @@ for _name, _implementation in (
 
 attention = torch.ops.attnc.attention.default
 attention_train = torch.ops.attnc.attention_train.default
-attention_reference = torch.ops.attnc.attention_reference.default
+attention_python = torch.ops.attnc.attention_python.default
 
 training.register(_library)

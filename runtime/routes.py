@@ -72,13 +72,13 @@ def _choose(wanted: config.Route) -> Chosen:
 def _register_python(name: str) -> None:
     global _python
     _python = OpLibrary("IMPL")
-    _python.kernel("attention", _by_reference if name == "aten" else _by_ctypes, "CPU")
+    _python.kernel("attention", _by_python if name == "aten" else _by_ctypes, "CPU")
 
 
-def _by_reference(
+def _by_python(
     q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    out, lse = torch.ops.attnc.attention_reference.default(q, k, v, side, plan, sizes)
+    out, lse = torch.ops.attnc.attention_python.default(q, k, v, side, plan, sizes)
     return out, lse
 
 
@@ -89,5 +89,5 @@ def _by_ctypes(
 
     kernel = kernels.kernel(plan)
     if kernel is None:
-        return _by_reference(q, k, v, side, plan, sizes)
+        return _by_python(q, k, v, side, plan, sizes)
     return direct.attention(kernel, q, k, v, side, sizes)

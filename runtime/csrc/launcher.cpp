@@ -166,12 +166,12 @@ void check(int64_t key, const PlanRecord& record, int32_t status, const attnc_ar
   if (status != 0) fail(key, std::string(record.status(status)) + " (status " + std::to_string(status) + "; " + shapes(args) + ")");
 }
 
-std::tuple<Tensor, Tensor> by_reference(
+std::tuple<Tensor, Tensor> by_python(
     const Tensor& q, const Tensor& k, const Tensor& v, const Sides& side, int64_t key, const Sizes& sizes) {
   using torch::stable::detail::from;
   using torch::stable::detail::to;
   StableIValue stack[6] = {from(q), from(k), from(v), from(side), from(key), from(sizes)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("attnc::attention_reference", "", stack, TORCH_ABI_VERSION));
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("attnc::attention_python", "", stack, TORCH_ABI_VERSION));
   Tensor out = to<Tensor>(stack[0]);
   return {std::move(out), to<Tensor>(stack[1])};
 }
@@ -180,7 +180,7 @@ std::tuple<Tensor, Tensor> attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const Sides& side, int64_t key, const Sizes& sizes) {
   const Plan* plan = find_or_resolve(key);
   const PlanRecord& record = plan->record;
-  if (record.run == nullptr) return by_reference(q, k, v, side, key, sizes);
+  if (record.run == nullptr) return by_python(q, k, v, side, key, sizes);
   if (static_cast<int64_t>(side.size()) != record.num_side || static_cast<int64_t>(sizes.size()) != record.num_sizes)
     fail(key, "expects " + std::to_string(record.num_side) + " side tensors and " + std::to_string(record.num_sizes) +
                   " sizes, got " + std::to_string(side.size()) + " and " + std::to_string(sizes.size()));
