@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from attnc.compiler.driver import compile_graph, compile_ir
+from attnc.compiler.driver import Compiled, compile_graph, compile_ir
 from attnc.compiler.host.exported import Exported, capture_exported
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
@@ -17,12 +17,16 @@ __all__ = ["Program", "compile", "explain", "reports"]
 
 
 class Program:
-    """A compiled model: call it like the model. ``graph`` is its IR, ``report`` what was done."""
+    """A compiled model: call it like the model.
 
-    def __init__(self, module: torch.fx.GraphModule, graph: Graph, report: Report, exported: Exported | None) -> None:
+    ``graph`` is its IR, ``report`` what was done, ``kernel_names`` the name of each of its kernels by plan.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule, done: Compiled, exported: Exported | None) -> None:
         self.module = module
-        self.graph = graph
-        self.report = report
+        self.graph = done.graph
+        self.report = done.report
+        self.kernel_names = {plan: done.context.kernel_name(plan) for plan in done.context.kernels}
         self._exported = exported
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,13 +58,13 @@ def compile(
     if isinstance(model, Graph):
         done = compile_ir(model, chosen, name=name or model.name)
         record(done.report)
-        return Program(done.module, done.graph, done.report, None)
+        return Program(done.module, done, None)
     exported = capture_exported(
         torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)
     )
     done = compile_graph(exported.graph_module, chosen, name=name or type(model).__name__)
     record(done.report)
-    return Program(exported.finished(done.module), done.graph, done.report, exported)
+    return Program(exported.finished(done.module), done, exported)
 
 
 def explain(

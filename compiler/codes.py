@@ -93,7 +93,10 @@ CODES: dict[str, Code] = {
         "Cast Q, K and V to one of them.",
     ),
     "ATTNC-DEVICE": Code(
-        "left", "no kernel for this device", "This version has kernels for the CPU.", "Move the model to the CPU."
+        "left",
+        "no kernel for this device",
+        "Kernels are emitted for CPUs, and for CUDA and HIP devices of the kinds that `attnc kernels` knows.",
+        "Move the model to the CPU or to one of those devices.",
     ),
     "ATTNC-SDPA-ARGUMENT": Code(
         "left",

@@ -65,7 +65,7 @@ def compile_ir(
 ) -> Compiled:
     """Compile a graph in place; see :func:`compile_graph`."""
     configure(Config(cache_dir=options.store_root, cxx=options.cxx))
-    context = Context(hints=size_hints(graph), user_names=user_names(graph))
+    context = Context(options.target, size_hints(graph), user_names=user_names(graph))
     report = Report(name=name, host=options.host)
     dump = Dump(options.dump_ir) if options.dump_ir else None
     if dump:
@@ -115,6 +115,6 @@ def _build(context: Context) -> float:
     """Build every kernel (or find it in the store); the seconds it took."""
     start = time.perf_counter()
     for plan, source in context.kernels.values():
-        if kernel(register_plan(plan, source)) is None:
+        if kernel(register_plan(plan, source)) is None and source.language == "c++":
             context.notes.append(Note("ATTNC-NO-COMPILER", f"{source.name} runs on plain torch operators"))
     return time.perf_counter() - start

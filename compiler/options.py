@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from attnc.codegen.targets import CAPABILITIES
+
 
 class OptionError(ValueError):
     """An unknown option, or a value an option can't take."""
@@ -27,12 +29,16 @@ class Options:
     and name the first pass that moved a number (ATTNC_VERIFY)."""
     cache_dir: str | None = None
     """The build store; default ~/.cache/attnc (ATTNC_CACHE_DIR)."""
+    target: str | None = None
+    """What kernels are emitted for: ``cpu-avx2``, ``sm_90``, ``triton-interpret``, …; default: the device of each
+    attention (ATTNC_TARGET)."""
     cxx: str | None = None
     """The C++ compiler; default g++, then clang++ (CXX)."""
 
     def __post_init__(self) -> None:
         _check("host", self.host, ("inductor", "aten"))
         _check("verify", self.verify, (None, "structure", "numeric"))
+        _check("target", self.target, (None, *sorted(CAPABILITIES)))
 
     @staticmethod
     def make(options: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:
@@ -74,6 +80,7 @@ def _from_environment() -> dict[str, Any]:
         "dump_ir": "ATTNC_DUMP",
         "verify": "ATTNC_VERIFY",
         "cache_dir": "ATTNC_CACHE_DIR",
+        "target": "ATTNC_TARGET",
         "cxx": "CXX",
     }
     return {option: os.environ[name] for option, name in names.items() if os.environ.get(name)}

@@ -7,7 +7,7 @@ import warnings
 
 import typer
 
-from attnc.compiler.cli import bisect, cache, compile, doctor, dump, explain, opt, run_graph, version
+from attnc.compiler.cli import bisect, cache, compile, doctor, dump, explain, kernels, opt, run_graph, version
 
 app = typer.Typer(
     name="attnc",
@@ -21,6 +21,7 @@ app.command("explain")(explain.explain)
 app.command("compile")(compile.compile_source)
 app.command("opt")(opt.opt)
 app.command("run")(run_graph.run_graph)
+app.command("kernels")(kernels.kernels)
 app.command("bisect")(bisect.bisect)
 app.add_typer(dump.app, name="dump")
 app.command("doctor")(doctor.doctor)

@@ -106,8 +106,6 @@ def _check_types(match: Match) -> None:
         if kind.dtype not in KERNEL_DTYPES:
             reason, edit = f"no kernel for {kind.dtype.value}", "Cast Q, K and V to float32, bfloat16 or float16."
             raise Reject("ATTNC-DTYPE", reason, match.root, edit=edit)
-        if kind.device != "cpu":
-            raise Reject("ATTNC-DEVICE", f"no kernel for device {kind.device}", match.root)
     if tensor_type(match.result).dtype not in KERNEL_DTYPES:
         raise Reject("ATTNC-DTYPE", f"no kernel that writes {tensor_type(match.result).dtype.value}", match.root)
 

@@ -17,7 +17,8 @@ import numpy as np
 import sympy
 
 from attnc.compiler.hints import size_hints, user_names
-from attnc.compiler.planning.plan import Formulas, axis_lengths, formulas
+from attnc.compiler.planning.plan import Formulas, axis_lengths, op_formulas
+from attnc.compiler.planning.target import DEFAULT
 from attnc.ir import index, score
 from attnc.ir.graph import Graph
 from attnc.ir.index_eval import Array, Env, evaluate
@@ -112,7 +113,7 @@ class Album:
 
     def _add(self, op: Op) -> int:
         lengths = axis_lengths(op)
-        parts = formulas(op.attrs["spec"], lengths)
+        parts = op_formulas(op, op.meta.get("kernel_target", DEFAULT))
         names = [self.user_names.get(side.name, side.name) for side in walk_values(op.args[3])]
         key = (parts.mask_set, parts.block_m, parts.block_n, lengths["q"], lengths["k"], *names)
         if key not in self._known:

@@ -19,6 +19,8 @@ class Context:
     ``hints`` gives each named size a typical value (the length seen when compiling); only costs and tile shares use it.
     """
 
+    target: str | None = None
+    """What kernels are emitted for; None: for the device of each attention."""
     hints: dict[str, int] = field(default_factory=dict)
     user_names: dict[str, str] = field(default_factory=dict)
     """Graph input → the name its user knows it by, for formulas in reports."""

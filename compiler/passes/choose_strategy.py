@@ -6,9 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnc.codegen.cpp.emitter import emit
+from attnc.codegen.emit import emit
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.plan import plan_attention
+from attnc.compiler.planning.target import target_of
 from attnc.ir.graph import Graph
 
 
@@ -23,10 +24,11 @@ class ChooseStrategy:
         for op in graph.ops:
             if op.name != "attn.attention":
                 continue
-            plan = plan_attention(op)
+            target = target_of(op.results[0], context.target)
+            plan = plan_attention(op, target)
             if plan.digest not in context.kernels:
                 context.kernels[plan.digest] = (plan, emit(plan))
-            op.meta["plan"] = plan.digest
+            op.meta["plan"], op.meta["kernel_target"] = plan.digest, target
             site = op.meta.get("site")
             if site is not None and site < len(context.sites):
                 name = context.kernel_name(plan.digest)

@@ -14,6 +14,7 @@ from attnc.compiler.fuse.rewrite import rewrite
 from attnc.compiler.fuse.trial import near_misses
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.describe import refused_site, site_of
+from attnc.compiler.planning.target import target_of
 from attnc.ir.graph import Graph
 from attnc.ir.values import Op, Value
 
@@ -35,7 +36,7 @@ class FuseAttention:
         for op in graph.ops:
             index = len(context.sites)
             try:
-                found = _found(find, op, matched.values())
+                found = _found(find, op, matched.values(), context.target)
             except Reject as reject:
                 refused[index] = Refusal(op, reject)
                 context.sites.append(refused_site(index, op, reject))
@@ -54,10 +55,16 @@ class FuseAttention:
         return bool(matched)
 
 
-def _found(find: Finder, op: Op, others: Iterable[Found]) -> Found | None:
+def _found(find: Finder, op: Op, others: Iterable[Found], target: str | None) -> Found | None:
     """What ``op`` is the softmax of; None where it is none. Raises Reject for one that stays with the host."""
     found = find(op)
-    if found is not None and any(found.match.result is other.match.result for other in others):
+    if found is None:
+        return None
+    try:
+        target_of(found.match.result, target)
+    except ValueError as error:
+        raise Reject("ATTNC-DEVICE", str(error), op) from error
+    if any(found.match.result is other.match.result for other in others):
         raise Reject(
             "ATTNC-WEIGHTS-OP",
             "the weights are a factor on another attention's",

@@ -13,6 +13,7 @@ from attnc.compiler.fuse.reject import Reject
 from attnc.compiler.passes.base import Context
 from attnc.compiler.planning.cost import attention_cost
 from attnc.compiler.planning.plan import Formulas, formulas
+from attnc.compiler.planning.target import target_of
 from attnc.compiler.report import Note, Site
 from attnc.ir import index as ix
 from attnc.ir import score as sc
@@ -32,7 +33,8 @@ def refused_site(index: int, op: Op, reject: Reject) -> Site:
 def site_of(index: int, match: Match, spec: AttentionSpec, sides: list[Value], context: Context) -> Site:
     """The site of a matched attention; tile shares, FLOPs and bytes at the lengths seen when compiling."""
     lengths = match.names_to_lengths()
-    parts = formulas(spec, lengths)
+    target = target_of(match.result, context.target)
+    parts = formulas(spec, lengths, target, tensor_type(match.k.peeled().value).dtype.value)
     loc = match.root.loc
     names = {f"t{i}": context.user_names.get(side.name, side.name) for i, side in enumerate(sides)}
     if parts.note:

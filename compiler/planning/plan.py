@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnc.codegen.plan import KernelPlan, Program, Segment, Side
-from attnc.codegen.targets import capability, tile_sizes
+from attnc.codegen.targets import capability
+from attnc.codegen.triton.tuning import Demand
 from attnc.compiler.planning.lower import lower
 from attnc.compiler.planning.segments import segments
+from attnc.compiler.planning.target import DEFAULT, blocks
+from attnc.ir import index as ix
 from attnc.ir import score as sc
 from attnc.ir.attention import AttentionSpec
 from attnc.ir.mask import MaskSet
 from attnc.ir.types import Dim, TensorType
 from attnc.ir.values import Op, Value
-
-TARGET = "cpu"
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,27 @@ class Formulas:
     """Why tiles are not at most three runs, where they aren't."""
 
 
-def formulas(spec: AttentionSpec, lengths: dict[str, Dim]) -> Formulas:
-    """Lower the formulas of an attention. Raises ValueError for a term kernels cannot compute."""
+def formulas(
+    spec: AttentionSpec,
+    lengths: dict[str, Dim],
+    target: str = DEFAULT,
+    dtype: str = "f32",
+    tile: tuple[int, int] | None = None,
+) -> Formulas:
+    """Lower the formulas of an attention whose keys have ``dtype``, for tiles that suit ``target``.
+
+    ``tile``: (block_m, block_n), where they are given. Raises ValueError for a term kernels cannot compute.
+    """
+    shape = tile or blocks(capability(target), demand(spec, lengths, dtype))
     order_free = dataclasses.replace(spec, out_axes=tuple(sorted(spec.out_axes)))
-    return _formulas(order_free, tuple(sorted(lengths.items())))
+    return _formulas(order_free, tuple(sorted(lengths.items())), *shape)
 
 
 @functools.lru_cache(maxsize=256)
-def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...]) -> Formulas:
+def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...], block_m: int, block_n: int) -> Formulas:
     size = dict(lengths)
     outer = outer_axes(spec)
     mask = MaskSet.of(spec.mask, {name: size[name] for name in (*outer, "q", "k")})
-    block_m, block_n = tile_sizes(capability(TARGET), _static(size["d"]), _static(size["e"]))
     tiles = segments(mask, outer, block_m, block_n, size["q"], size["k"])
     return Formulas(
         score=lower(spec.score),
@@ -67,17 +77,33 @@ def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...]) -> Form
     )
 
 
-def plan_attention(op: Op) -> KernelPlan:
-    """The kernel plan of an ``attn.attention`` op."""
+def demand(spec: AttentionSpec, lengths: dict[str, Dim], dtype: str) -> Demand:
+    """What the attention asks of a kernel; a head dimension that isn't static counts as 128."""
+    d, e = (_static(lengths[axis]) for axis in ("d", "e"))
+    return Demand(128 if d is None else d, 128 if e is None else e, dtype, _reads_pairs(spec))
+
+
+def op_demand(op: Op) -> Demand:
+    """What an ``attn.attention`` op asks of a kernel."""
+    return demand(op.attrs["spec"], axis_lengths(op), _type(op.operands[1]).dtype.value)
+
+
+def op_formulas(op: Op, target: str = DEFAULT, tile: tuple[int, int] | None = None) -> Formulas:
+    """The formulas of an ``attn.attention`` op. Raises ValueError for a term kernels cannot compute."""
+    return formulas(op.attrs["spec"], axis_lengths(op), target, _type(op.operands[1]).dtype.value, tile)
+
+
+def plan_attention(op: Op, target: str = DEFAULT, tile: tuple[int, int] | None = None) -> KernelPlan:
+    """The kernel plan of an ``attn.attention`` op for ``target``; ``tile``: (block_m, block_n), where given."""
     spec: AttentionSpec = op.attrs["spec"]
     lengths = axis_lengths(op)
-    parts = formulas(spec, lengths)
     types = [_type(value) for value in op.operands[:3]]
+    parts = op_formulas(op, target, tile)
     sides = op.args[3]
     assert isinstance(sides, tuple)
     side_types = [_type(value) for value in sides if isinstance(value, Value)]
     return KernelPlan(
-        target=TARGET,
+        target=target,
         dtypes=(types[0].dtype.value, types[1].dtype.value, types[2].dtype.value, spec.out_dtype.value),
         outer=outer_axes(spec),
         q_axes=spec.q_axes,
@@ -112,6 +138,14 @@ def dead_rows(spec: AttentionSpec, parts: Formulas) -> Literal["none", "zero", "
     if parts.alive and not (spec.dead_rows == "zero" and loads_bias):
         return "none"
     return "zero" if spec.fill.value is None else "as_written"
+
+
+def _reads_pairs(spec: AttentionSpec) -> bool:
+    """Whether a formula loads a value for every query and key."""
+    nodes = [node for root in (spec.visible, spec.weight) if root is not None for node in sc.walk(root)]
+    indices = [node.value[1] for node in nodes if node.op == "load"]
+    indices += [load.indices for f in (spec.mask, *(n.value for n in nodes if n.op == "index")) for load in ix.loads(f)]
+    return any({"q", "k"} <= set().union(*(ix.axes_of(i) for i in index)) for index in indices)
 
 
 def _softmax_form(spec: AttentionSpec) -> Literal["plain", "sink", "plus_one"]:

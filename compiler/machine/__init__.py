@@ -1,0 +1,1 @@
+"""Machine code of emitted kernels: compiled ahead of time, read back, judged."""
