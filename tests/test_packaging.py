@@ -49,6 +49,7 @@ def test_the_package_list_names_every_folder() -> None:
 
 def test_every_folder_with_a_source_is_a_package() -> None:
     sources = {path.parent for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    sources.remove(ROOT / "codegen" / "triton" / "kernels")  # package data: read as text
     assert [str(folder) for folder in sources if not (folder / "__init__.py").is_file()] == []
 
 

@@ -1,4 +1,4 @@
-"""Compiles emitted kernels and calls them through ctypes."""
+"""Compiles emitted C++ kernels and calls them through ctypes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import ctypes
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from attnc.codegen.cpp.emitter import emit
@@ -103,6 +105,10 @@ class Kernel:
             args.parallel = _four_threads
         self.check(self.library.attnc_run(ctypes.byref(args)))
         return out, lse
+
+    def refuses(self, cpp: str, triton: str) -> AbstractContextManager[pytest.ExceptionInfo[KernelError]]:
+        """A call inside fails with ``cpp`` in its text."""
+        return pytest.raises(KernelError, match=cpp)
 
 
 _loaded: dict[str, Kernel] = {}

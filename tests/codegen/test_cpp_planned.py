@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import sympy
 import torch
-from codegen_build import Kernel
+from codegen_interpreted import Build
 from codegen_reference import check, make_plan
 
 from attnc.compiler.planning.lower import lower
@@ -32,11 +31,11 @@ MASKS = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_planned_masks(build: Callable[..., Kernel], name: str) -> None:
+def test_planned_masks(build: Build, name: str) -> None:
     lengths = {"q": size("S"), "k": size("S")}
     mask = MaskSet.of(MASKS[name], lengths)
-    tiles = segments(mask, ("b", "h"), 24, 32, lengths["q"], lengths["k"]).segments
+    tiles = segments(mask, ("b", "h"), 32, 32, lengths["q"], lengths["k"]).segments
     plan = replace(make_plan(), mask=lower(MASKS[name]), segments=tiles, dead_rows="zero", returns_lse=True)
     generator = torch.Generator().manual_seed(1)
-    for s in (1, 24, 33, 64, 131, 200):
+    for s in (1, 24, 33, 64, 131, 200) if build.language == "c++" else (1, 33, 131):
         check(build(plan), *(torch.randn(1, 2, s, 16, generator=generator) for _ in range(3)))

@@ -163,7 +163,7 @@ def test_operands_on_another_device() -> None:
         ops._attention_first(fake_cuda, k, v, [], key, [])
 
 
-@pytest.mark.parametrize("op", [ops.attention, ops.attention_train, ops.attention_reference])
+@pytest.mark.parametrize("op", [ops.attention, ops.attention_train, ops.attention_python])
 def test_opcheck(op: torch._ops.OpOverload[..., Any]) -> None:
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     key = register(samples.PADDED_ZERO)

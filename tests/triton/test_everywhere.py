@@ -1,0 +1,71 @@
+"""The compiler's own tests of results with Triton's kernels in place of C++'s, and every plan of theirs for a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnc.codegen.plan import KernelPlan
+from attnc.codegen.targets import capability
+from attnc.codegen.triton.emitter import emit, launch
+from attnc.compiler.machine.build import compile_kernel
+from tests.triton.versions import ROOT
+
+pytestmark = pytest.mark.slow
+
+MATRIX = "tests/compiler/test_matrix.py::"
+SUITES = {
+    "spellings": ("tests/compiler/test_spellings.py", 2, 74),
+    "traps": ("tests/compiler/test_traps.py", 4, 169),
+    "models": (f"{MATRIX}test_aten", 6, 60),
+    "spellings in half": (f"{MATRIX}test_spelling", 2, 114),
+    "sizes": (f"{MATRIX}test_sizes_of_spelling", 6, 342),
+    "traps in half": (f"{MATRIX}test_pair", 6, 316),
+}
+"""Tests, in how many parts they run, and at least how many there are, none of them skipped.
+
+Of the matrix, tests with Inductor and of gradients are left out: what is judged here is a kernel's own result.
+"""
+DESELECTED: dict[str, str] = {}
+"""Tests that are about C++ kernels, and why."""
+PARTS = [(suite, part) for suite, (_, parts, _) in SUITES.items() for part in range(parts)]
+
+compiled: set[str] = set()
+"""Digests of plans that this process has compiled: suites share most of theirs."""
+
+
+@pytest.mark.parametrize(("suite", "part"), PARTS)
+def test_suite(suite: str, part: int, tmp_path: Path) -> None:
+    """In the interpreter each result is right, and each plan, as it is for a GPU, compiles."""
+    tests, parts, least = SUITES[suite]
+    passed = run(tests, f"{part}/{parts}", tmp_path)
+    assert passed >= least // parts
+    refused = {path.name: path.read_text() for path in tmp_path.glob("*.refused")}
+    assert refused == {}
+    plans = [path for path in sorted(tmp_path.glob("*.json")) if path.stem not in compiled]
+    for path in plans:
+        compile_for_gpu(KernelPlan.from_json(path.read_text(encoding="utf-8")))
+        compiled.add(path.stem)
+
+
+def run(tests: str, part: str, folder: Path) -> int:
+    """How many tests of a part pass; none fails."""
+    words = "-m pytest -q --tb=short -p no:cacheprovider -p tests.triton.everywhere".split()
+    deselected = [f"--deselect={test}" for test in DESELECTED]
+    command = [sys.executable, *words, f"--plans={folder}", f"--part={part}", *deselected, tests]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found is not None, done.stdout[-2000:]
+    return int(found[1])
+
+
+def compile_for_gpu(plan: KernelPlan) -> None:
+    binary = compile_kernel(emit(plan).text, launch(plan), capability(plan.target))
+    assert binary.code and binary.target == "sm_90"
