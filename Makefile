@@ -13,10 +13,10 @@ JOBS ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format accept bench coverage clean venv
+.PHONY: help demo test check format accept bench coverage gpu-bundle gpu-check tritons clean venv
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: $(READY) ## compile a real model and two decoders; show what was found, its error and its speed
 	@HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.demo
@@ -43,6 +43,15 @@ bench: $(READY) ## speed against PyTorch's own ways to the same result
 
 coverage: $(READY) ## attentions fused in every Hugging Face model type, and why the others aren't; resumes where it stopped
 	HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.coverage --jobs $(JOBS)
+
+gpu-bundle: $(READY) ## kernels and a script for a machine with a GPU, in build/gpu-bundle; made without one
+	$(RUN) -m benchmarks.gpu.bundle
+
+gpu-check: $(READY) ## make the bundle and run its script: checks, then times against other ways; needs a GPU
+	@$(RUN) -m benchmarks.gpu
+
+tritons: $(READY) ## the other Triton versions that slow tests run under, in build/triton (2 GB)
+	$(RUN) -m tests.triton.versions
 
 venv: $(READY) ## only make .venv
 
