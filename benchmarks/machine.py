@@ -69,11 +69,10 @@ def measure(row: Row) -> dict[str, Any]:
 
 
 def _figures(done: Selected) -> dict[str, Any]:
-    tuning, report = done.tuning, done.report.as_dict()
-    scores = tuning.block_m * tuning.block_n // done.binary.threads
-    others = report["length"] - report["tensor_core"]
-    discarded = [{"config": asdict(d.tuning), "reason": d.reason} for d in done.discarded]
-    return {**report, "config": asdict(tuning), "others_per_score": round(others / scores, 2), "discarded": discarded}
+    figures = done.as_dict()
+    scores = done.tuning.block_m * done.tuning.block_n // done.binary.threads
+    others = figures["length"] - figures["tensor_core"]
+    return {**figures, "others_per_score": round(others / scores, 2)}
 
 
 def part(target: str, index: str, count: str) -> dict[str, object]:

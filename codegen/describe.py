@@ -69,9 +69,9 @@ def segment_text(s: Segment) -> str:
     return f"tiles {formula(s.lo)} .. {formula(s.hi)}{step}, {'masked' if s.needs_mask else 'unmasked'}{guard}"
 
 
-def reads_pairs(plan: KernelPlan) -> bool:
+def reads_pairs(visible: Program, mask: Program | None, weight: Program | None) -> bool:
     """Whether a formula loads a value for every query and key."""
-    programs = [p for p in (plan.visible, plan.mask, plan.weight) if p is not None]
+    programs = [p for p in (visible, mask, weight) if p is not None]
     return any(instr.op == "load" and {"q", "k"} <= _axes(p, instr) for p in programs for instr in p)
 
 

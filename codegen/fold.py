@@ -7,10 +7,11 @@ condition: every use of qk passes through the factor. Casts on the way are ident
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import replace
 
 from attnc.codegen.op_kinds import kind_of
-from attnc.codegen.plan import Instr, Program
+from attnc.codegen.plan import Instr, Program, live
 
 
 def fold_scale(program: Program) -> tuple[float, Program]:
@@ -79,11 +80,15 @@ def _constant(program: Program, at: int) -> float | None:
     return float(instr.value) if instr.op == "const" and isinstance(instr.value, int | float) else None
 
 
+def single_precision(value: float) -> float:
+    """The nearest float32; an infinity on overflow."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
 def _without_dead(program: Program) -> Program:
-    live = {len(program) - 1}
-    for i in range(len(program) - 1, -1, -1):
-        if i in live:
-            live.update(program[i].args)
-    order = sorted(live)
+    order = live(program)
     place = {old: new for new, old in enumerate(order)}
     return tuple(replace(program[i], args=tuple(place[a] for a in program[i].args)) for i in order)

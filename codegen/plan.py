@@ -40,6 +40,15 @@ Program = tuple[Instr, ...]
 """Instructions in order; the last one is the result."""
 
 
+def live(program: Program) -> list[int]:
+    """The places of the instructions that the result depends on, in order."""
+    found = {len(program) - 1}
+    for i in range(len(program) - 1, -1, -1):
+        if i in found:
+            found.update(program[i].args)
+    return sorted(found)
+
+
 @dataclass(frozen=True)
 class Side:
     """A side operand: its dtype and rank. Index expressions in ``load`` say how it is read."""

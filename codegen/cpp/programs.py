@@ -8,12 +8,12 @@ time), so a sum of two of them fits.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 
 from attnc.codegen.cpp.expressions import c_type, expression
+from attnc.codegen.fold import single_precision
 from attnc.codegen.op_kinds import BOOLEAN_ARITHMETIC, COMPARES, FLOAT_FUNCTIONS, kind_of
-from attnc.codegen.plan import Instr, Program, Side
+from attnc.codegen.plan import Instr, Program, Side, live
 from attnc.codegen.ranges import INDEX, INT32, INT64, LENGTH, SIZE, STORED, fits_int32, inside_int32, int_range
 
 _UNIFORM = {"f": "float", "i": "int64_t", "b": "bool"}
@@ -77,11 +77,7 @@ class _Writer:
         self.names = 0
 
     def write(self, program: Program, kind: str) -> Lines:
-        live = {len(program) - 1}
-        for i in range(len(program) - 1, -1, -1):
-            if i in live:
-                live.update(program[i].args)
-        for i in sorted(live):
+        for i in live(program):
             args = [self.values[a] for a in program[i].args]
             self.values[i] = self.instr(program[i], args)
         self.lines.result = self.coerce(self.values[len(program) - 1], kind)
@@ -307,10 +303,7 @@ def float_literal(value: float) -> str:
     """A C++ float literal with exactly this value rounded to f32."""
     if value != value:
         return '__builtin_nanf("")'
-    try:
-        single = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        single = float("inf") if value > 0 else float("-inf")
+    single = single_precision(value)
     if single in (float("inf"), float("-inf")):
         return "INF" if single > 0 else "(-INF)"
     text = repr(float(f"{single:.9g}"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnc.codegen.describe import check_plan, head_lines, kernel_name, loads_bias, reads_pairs, side_reads
-from attnc.codegen.fold import fold_result, fold_scale, is_qk
+from attnc.codegen.fold import fold_result, fold_scale, is_qk, single_precision
 from attnc.codegen.formula import formula
 from attnc.codegen.op_kinds import Kind
 from attnc.codegen.plan import Instr, KernelPlan, Program
@@ -16,7 +16,7 @@ from attnc.codegen.targets import Capability, capability
 from attnc.codegen.triton.dims import parts
 from attnc.codegen.triton.launch import Launch
 from attnc.codegen.triton.parameters import Layout
-from attnc.codegen.triton.programs import Lines, Page, float_literal, single_precision
+from attnc.codegen.triton.programs import Lines, Page, float_literal
 from attnc.codegen.triton.reference import reference_text
 from attnc.codegen.triton.segments import segment_functions, segment_lines
 from attnc.codegen.triton.tuning import Demand, Tuning, tuning
@@ -94,7 +94,8 @@ def launch(plan: KernelPlan) -> Launch:
 def plan_tuning(plan: KernelPlan) -> Tuning:
     """The compile options of a plan's kernel; head dimensions that aren't known count as 128."""
     d, e = (128 if x is None else x for x in (plan.head_dim, plan.value_dim))
-    return tuning(capability(plan.target), plan.block_m, plan.block_n, Demand(d, e, plan.dtypes[1], reads_pairs(plan)))
+    demand = Demand(d, e, plan.dtypes[1], reads_pairs(plan.visible, plan.mask, plan.weight))
+    return tuning(capability(plan.target), plan.block_m, plan.block_n, demand)
 
 
 def _template(name: str) -> str:
@@ -234,7 +235,7 @@ def _expand(text: str, lists: Mapping[str, Sequence[str]]) -> str:
 def _kernel(plan: KernelPlan, layout: Layout, lists: Mapping[str, Sequence[str]]) -> str:
     indent = "    "
     segments = "\n".join(indent + line for line in segment_lines(plan, plan_tuning(plan).num_stages))
-    text = _template("prefill").replace(f"{indent}SEGMENTS  # noqa: B018 - the emitter writes the loops here", segments)
+    text = re.sub(rf"^{indent}SEGMENTS\b.*$", lambda _: segments, _template("prefill"), flags=re.MULTILINE)
     for operand in ("q", "k", "v", "out", "lse"):
         text = re.sub(rf"\b{operand.upper()}_AT\b", layout.start(operand), text)
     return _expand(text, lists)

@@ -46,6 +46,10 @@ class Layout:
         return f"{operand}_{ {'q': 'row', 'k': 'row', 'd': 'col', 'e': 'col'}.get(axis, 'of_' + axis) }"
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        return tuple(f"t{i}" for i in range(len(self.plan.sides)))
+
+    @property
     def side_strides(self) -> tuple[str, ...]:
         return tuple(f"t{i}_{dim}" for i, side in enumerate(self.plan.sides) for dim in range(side.rank))
 
@@ -57,14 +61,12 @@ class Layout:
     @property
     def frame(self) -> tuple[str, ...]:
         """What formulas read: side operands with their strides, lengths, named sizes."""
-        sides = tuple(f"t{i}" for i in range(len(self.plan.sides)))
-        return (*sides, *self.side_strides, *self.lengths.values(), *self.sizes.values())
+        return (*self.sides, *self.side_strides, *self.lengths.values(), *self.sizes.values())
 
     @property
     def run_time(self) -> tuple[str, ...]:
         """Every parameter after the operands."""
-        sides = tuple(f"t{i}" for i in range(len(self.plan.sides)))
-        return (*sides, *self.strides, *self.frame[len(sides) :])
+        return (*self.sides, *self.strides, *self.frame[len(self.sides) :])
 
     def names(self, **axes: str) -> Names:
         """What a formula may read, with the axes that are no outer ones given."""

@@ -8,12 +8,12 @@ they provably fit.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnc.codegen.fold import single_precision
 from attnc.codegen.op_kinds import BOOLEAN_ARITHMETIC, COMPARES, FLOAT_FUNCTIONS, Kind, kind_of
-from attnc.codegen.plan import Instr, Program, Side
+from attnc.codegen.plan import Instr, Program, Side, live
 from attnc.codegen.ranges import INDEX, INT64, LENGTH, SIZE, STORED, Range, fits_int32, int_range
 from attnc.codegen.triton.expressions import expression
 
@@ -83,7 +83,7 @@ class _Writer:
 
     def write(self, program: Program, kind: Kind) -> Lines:
         values: dict[int, Val] = {}
-        for i in _live(program):
+        for i in live(program):
             values[i] = self.instr(program[i], [values[a] for a in program[i].args])
         return Lines(self.tile, self.coerce(values[len(program) - 1], kind))
 
@@ -188,7 +188,7 @@ class _Writer:
     def floats(self, op: str, args: list[Val]) -> Val:
         operands = [self.coerce(a, "f") for a in args]
         if op == "pow":
-            return self.power(*operands)
+            return self.power("f", *operands)
         folded = _fold(op, operands)
         if folded is not None:
             return folded
@@ -196,15 +196,15 @@ class _Writer:
             operands[0] = self.materialise(operands[0])
         return self.apply(op, "f", operands)
 
-    def power(self, base: Val, exponent: Val) -> Val:
+    def power(self, kind: Kind, base: Val, exponent: Val) -> Val:
         """Small whole exponents by multiplication; fractions by logarithm, which makes NaN of a negative base."""
         number = exponent.const
         if number is not None and float(number).is_integer() and 1 <= number <= 8:
             value = base
             for _ in range(int(number) - 1):
-                value = self.apply("mul", "f", [value, base])
+                value = self.apply("mul", "f", [value, base]) if kind == "f" else self.integers("mul", [value, base])
             return value
-        if number is None or float(number).is_integer():
+        if kind == "i" or number is None or float(number).is_integer():
             raise ValueError(f"a power with the exponent {exponent.text} cannot be written in Triton")
         return self.define(f"tl.exp2({exponent.text} * tl.log2({self.block(base)}))", "f", base.keys)
 
@@ -213,19 +213,11 @@ class _Writer:
         if op == "div":
             raise ValueError("op 'div' with an integer result; write floordiv")
         if op == "pow":
-            return self.integer_power(*operands)
+            return self.power("i", *operands)
         values = int_range(op, [a.range for a in operands])
         wide = any(a.wide for a in operands) or not fits_int32(values)
         text = _divided(op, operands) or expression(op, *(self.widened(a) if wide else a.text for a in operands))
         return self.define(text, "i", any(a.keys for a in operands), values, wide)
-
-    def integer_power(self, base: Val, exponent: Val) -> Val:
-        if not isinstance(exponent.const, int) or not 1 <= exponent.const <= 8:
-            raise ValueError(f"a power with the exponent {exponent.text} cannot be written in Triton")
-        value = base
-        for _ in range(exponent.const - 1):
-            value = self.integers("mul", [value, base])
-        return value
 
     def widened(self, value: Val) -> str:
         return value.text if value.wide or value.const is not None else f"tl.cast({value.text}, tl.int64)"
@@ -274,14 +266,6 @@ class _Writer:
         return value.text if value.const is None else f"tl.full([1, 1], {value.text}, {dtype})"
 
 
-def _live(program: Program) -> list[int]:
-    live = {len(program) - 1}
-    for i in range(len(program) - 1, -1, -1):
-        if i in live:
-            live.update(program[i].args)
-    return sorted(live)
-
-
 def _divided(op: str, args: list[Val]) -> str | None:
     """Division where it is simpler than in general: by a power of two, or of numbers that aren't negative."""
     if op not in ("floordiv", "mod"):
@@ -320,14 +304,6 @@ def _fold(op: str, args: list[Val]) -> Val | None:
         return None
     a, b = numbers[0], numbers[-1]
     return _literal({"add": a + b, "sub": a - b, "mul": a * b, "neg": -a}[op], "f")
-
-
-def single_precision(value: float) -> float:
-    """The nearest float32; an infinity on overflow."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 def float_literal(value: float) -> str:

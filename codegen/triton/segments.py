@@ -66,15 +66,9 @@ class _Loop:
     kind: str
     guard: int
     tail: bool = False
-
-    @property
-    def long(self) -> bool:
-        """Whether it has more than one tile; only such a loop is pipelined.
-
-        Two pipelined loops after another make Triton 3.7 wait for the last product of the first one behind the loop,
-        which serialises every matrix instruction of Hopper's (C7515 of ptxas).
-        """
-        return not self.tail
+    """One tile at most, so it isn't pipelined: a second pipelined loop that may run no tile can make Triton 3.7 wait
+    for the first one's last product behind it, which serialises Hopper's matrix instructions (C7515 of ptxas).
+    """
 
 
 def segment_lines(plan: KernelPlan, stages: int) -> list[str]:
@@ -83,7 +77,7 @@ def segment_lines(plan: KernelPlan, stages: int) -> list[str]:
     lines.append("whole = k_len // BLOCK_N")
     for i, segment in enumerate(plan.segments):
         for loop in _loops(plan, i, segment):
-            lines += _CALL.format(**vars(loop), stages=stages if loop.long else 1).splitlines()
+            lines += _CALL.format(**vars(loop), stages=1 if loop.tail else stages).splitlines()
     return lines
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from attnc.codegen.targets import Capability
     from attnc.compiler.machine.plans import Attention
-    from attnc.compiler.machine.select import Selected
 
 
 class Precision(StrEnum):
@@ -101,22 +100,10 @@ def _row(attention: Attention, target: Capability, out: Path | None) -> dict[str
     from attnc.compiler.machine.select import select
 
     done = select(attention.op, target)
-    row = {**done.report.as_dict(), "name": attention.name, "config": _config(done), "discarded": _discarded(done)}
+    row = {**done.as_dict(), "name": attention.name}
     if out is not None:
         row["file"] = str(package(done, f"{attention.name}_{target.name}", out))
     return row
-
-
-def _config(done: Selected) -> dict[str, int]:
-    from dataclasses import asdict
-
-    return asdict(done.tuning)
-
-
-def _discarded(done: Selected) -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
-    return [{"config": asdict(d.tuning), "reason": d.reason} for d in done.discarded]
 
 
 def _print(rows: list[dict[str, Any]], target: str, as_json: bool) -> None:

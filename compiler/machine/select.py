@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import Source
@@ -36,6 +38,11 @@ class Selected:
     report: KernelReport
     discarded: tuple[Discarded, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The report with the configuration and those discarded: only what JSON has."""
+        discarded = [{"config": dataclasses.asdict(d.tuning), "reason": d.reason} for d in self.discarded]
+        return {**self.report.as_dict(), "config": dataclasses.asdict(self.tuning), "discarded": discarded}
+
 
 def select(op: Op, target: Capability, limit: int = 4) -> Selected:
     """Compile an ``attn.attention`` for ``target``, trying up to ``limit`` configurations.
@@ -57,8 +64,7 @@ def select(op: Op, target: Capability, limit: int = 4) -> Selected:
     if not tried:
         raise CompileFailure(target.name, "; ".join(d.reason for d in discarded))
     best = min(tried, key=lambda done: len(done.report.gates))
-    others = tuple(d for d in discarded if d.tuning != best.tuning)
-    return Selected(best.plan, best.source, best.launch, best.tuning, best.binary, best.report, others)
+    return dataclasses.replace(best, discarded=tuple(d for d in discarded if d.tuning != best.tuning))
 
 
 def _compiled(op: Op, target: Capability, tuning: Tuning) -> Selected:

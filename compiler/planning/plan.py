@@ -7,13 +7,13 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
+from attnc.codegen.describe import reads_pairs
 from attnc.codegen.plan import KernelPlan, Program, Segment, Side
 from attnc.codegen.targets import capability
 from attnc.codegen.triton.tuning import Demand
 from attnc.compiler.planning.lower import lower
 from attnc.compiler.planning.segments import segments
 from attnc.compiler.planning.target import DEFAULT, blocks
-from attnc.ir import index as ix
 from attnc.ir import score as sc
 from attnc.ir.attention import AttentionSpec
 from attnc.ir.mask import MaskSet
@@ -51,14 +51,16 @@ def formulas(
 
     ``tile``: (block_m, block_n), where they are given. Raises ValueError for a term kernels cannot compute.
     """
-    shape = tile or blocks(capability(target), demand(spec, lengths, dtype))
     order_free = dataclasses.replace(spec, out_axes=tuple(sorted(spec.out_axes)))
-    return _formulas(order_free, tuple(sorted(lengths.items())), *shape)
+    return _formulas(order_free, tuple(sorted(lengths.items())), target, dtype, tile)
 
 
 @functools.lru_cache(maxsize=256)
-def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...], block_m: int, block_n: int) -> Formulas:
+def _formulas(
+    spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...], target: str, dtype: str, tile: tuple[int, int] | None
+) -> Formulas:
     size = dict(lengths)
+    block_m, block_n = tile or blocks(capability(target), demand(spec, size, dtype))
     outer = outer_axes(spec)
     mask = MaskSet.of(spec.mask, {name: size[name] for name in (*outer, "q", "k")})
     tiles = segments(mask, outer, block_m, block_n, size["q"], size["k"])
@@ -80,7 +82,9 @@ def _formulas(spec: AttentionSpec, lengths: tuple[tuple[str, Dim], ...], block_m
 def demand(spec: AttentionSpec, lengths: dict[str, Dim], dtype: str) -> Demand:
     """What the attention asks of a kernel; a head dimension that isn't static counts as 128."""
     d, e = (_static(lengths[axis]) for axis in ("d", "e"))
-    return Demand(128 if d is None else d, 128 if e is None else e, dtype, _reads_pairs(spec))
+    visible, mask, weight = (None if f is None else lower(f) for f in (spec.visible, spec.mask, spec.weight))
+    assert visible is not None  # every attention has a score
+    return Demand(128 if d is None else d, 128 if e is None else e, dtype, reads_pairs(visible, mask, weight))
 
 
 def op_demand(op: Op) -> Demand:
@@ -138,14 +142,6 @@ def dead_rows(spec: AttentionSpec, parts: Formulas) -> Literal["none", "zero", "
     if parts.alive and not (spec.dead_rows == "zero" and loads_bias):
         return "none"
     return "zero" if spec.fill.value is None else "as_written"
-
-
-def _reads_pairs(spec: AttentionSpec) -> bool:
-    """Whether a formula loads a value for every query and key."""
-    nodes = [node for root in (spec.visible, spec.weight) if root is not None for node in sc.walk(root)]
-    indices = [node.value[1] for node in nodes if node.op == "load"]
-    indices += [load.indices for f in (spec.mask, *(n.value for n in nodes if n.op == "index")) for load in ix.loads(f)]
-    return any({"q", "k"} <= set().union(*(ix.axes_of(i) for i in index)) for index in indices)
 
 
 def _softmax_form(spec: AttentionSpec) -> Literal["plain", "sink", "plus_one"]:
