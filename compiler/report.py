@@ -94,6 +94,8 @@ class Rope:
     attention_factor: float = 1.0
     rounded: bool = False
     """Angles are rounded to float32 first, as those of the model's table were."""
+    given: bool = False
+    """Cosines and sines are inputs of the graph; its positions aren't known."""
     site: str = ""
     """The attention that reads it: number of the site and operand, ``0 q``."""
 
@@ -104,7 +106,8 @@ class Rope:
         several = f", {self.positions} positions" if self.positions > 1 else ""
         factor = f", factor {self.attention_factor:g}" if self.attention_factor != 1.0 else ""
         rounded = ", angles of float32" if self.rounded else ""
-        return f"{self.style}, {self.rotary_dim}{part} features{several}{factor}{rounded}"
+        given = ", cosines and sines given" if self.given else ""
+        return f"{self.style}, {self.rotary_dim}{part} features{several}{factor}{rounded}{given}"
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_BREAK = "a graph break parts its cosines and sines from the rotation, which reads them as inputs"
 _PRODUCT = "queries are multiplied by embeddings of relative positions: the bias depends on the content"
 _INPUT = "the bias depends on where things stand on the page, or on segments: on inputs"
 _CHOICE = "its bias is over a window's compression; what is dense is a choice of keys made by content"
@@ -14,9 +13,7 @@ CAPTURED = frozenset(("deberta", "higgs_audio_v2", "jetmoe"))
 Without these switches of torch's, an ``item()`` or a ``nonzero()`` of theirs ends the graph before every attention.
 """
 
-UNROTATED: dict[str, str] = {
-    **dict.fromkeys(("longcat_flash", "openai_privacy_filter"), _BREAK),
-}
+UNROTATED: dict[str, str] = {}
 """Models that rotate queries and keys without an ``attn.rope``."""
 
 CONTENT: dict[str, str] = {

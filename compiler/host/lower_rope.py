@@ -73,12 +73,17 @@ class RopeProgram:
         key = (*_key(op), op.attrs["style"], dtype)
         if key not in self.tables:
             shared = partial(emit, origin=op.meta.get("tables", {}))
-            angle, computed = _angle(op, shared, of, self.rounded)
-            signed = _paired(op, shared, shared("neg.default", angle), angle)
-            waves = (shared("cos.default", _paired(op, shared, angle, angle)), shared("sin.default", signed))
-            self.tables[key] = tuple(_cast(shared, _scaled(op, shared, wave), computed, dtype) for wave in waves)
+            waves = _given(op, shared, of) if _is_given(op) else self._waves(op, shared, of)
+            self.tables[key] = tuple(_cast(shared, _scaled(op, shared, x), source, dtype) for x, source in waves)
         cosine, sine = self.tables[key]
         return cosine, sine
+
+    def _waves(self, op: Op, emit: Emit, of: Of) -> tuple[tuple[Any, DType], ...]:
+        """C and S of the angles, each with its dtype."""
+        angle, computed = _angle(op, emit, of, self.rounded)
+        signed = _paired(op, emit, emit("neg.default", angle), angle)
+        waves = (emit("cos.default", _paired(op, emit, angle, angle)), emit("sin.default", signed))
+        return tuple((wave, computed) for wave in waves)
 
     def _complex(self, op: Op, emit: Emit, of: Of, rotary: Any, order: tuple[int, ...]) -> Any:
         """The pairs as complex numbers, times e^{ia}."""
@@ -121,6 +126,30 @@ def _angle(op: Op, emit: Emit, of: Of, rounded: Callable[[Any], Any]) -> tuple[A
     return total, computed
 
 
+def _is_given(op: Op) -> bool:
+    """Whether the op has tables of cosines and sines instead of positions."""
+    return len(op.args) > 3 and bool(op.args[3])
+
+
+def _given(op: Op, emit: Emit, of: Of) -> tuple[tuple[Any, DType], ...]:
+    """C and S from given cosines and sines, with as many dimensions as x, each with its dtype."""
+    cosines, sines = _values(op.args[3])
+    cosine, whole = _table_of(op, emit, of, cosines)
+    cosine = cosine if whole else _paired(op, emit, cosine, cosine)
+    sine, whole = _table_of(op, emit, of, sines)
+    first, second = _sides(op, emit, sine) if whole else (sine, sine)
+    sine = _paired(op, emit, emit("neg.default", first), second)
+    return (cosine, tensor_type(cosines).dtype), (sine, tensor_type(sines).dtype)
+
+
+def _table_of(op: Op, emit: Emit, of: Of, table: Value) -> tuple[Any, bool]:
+    """A given table with as many dimensions as x, and whether it has an entry for each feature, not for each pair."""
+    kind, aligned = tensor_type(table), of(table)
+    for _ in range(tensor_type(op.result).rank - kind.rank):
+        aligned = emit("unsqueeze.default", aligned, 0)
+    return aligned, kind.shape[-1] == op.attrs["rotary_dim"]
+
+
 def _scaled(op: Op, emit: Emit, wave: Any) -> Any:
     factor = op.attrs["attention_factor"]
     return wave if factor == 1.0 else emit("mul.Tensor", wave, factor)
@@ -143,7 +172,7 @@ def _stays_complex(op: Op) -> bool:
     x = op.args[0]
     assert isinstance(x, Value)
     same = memory_order(x) == memory_order(op.result)
-    return bool(op.meta.get("complex")) and same and _dtypes(x, op.result) == {DType.F32}
+    return bool(op.meta.get("complex")) and not _is_given(op) and same and _dtypes(x, op.result) == {DType.F32}
 
 
 def _paired(op: Op, emit: Emit, first: Any, second: Any) -> Any:
@@ -155,12 +184,18 @@ def _paired(op: Op, emit: Emit, first: Any, second: Any) -> Any:
 
 def _swapped(op: Op, emit: Emit, rotary: Any) -> Any:
     """x with the two features of each pair exchanged, contiguous."""
-    half, step = int(op.attrs["rotary_dim"]) // 2, 1
-    second, first = (half, 2 * half), (0, half)
-    if op.attrs["style"] == "interleaved":
-        second, first, step = (1, 2 * half), (0, 2 * half), 2
-    parts = (emit("slice.Tensor", rotary, -1, start, end, step) for start, end in (second, first))
-    return _paired(op, emit, *parts)
+    first, second = _sides(op, emit, rotary)
+    return _paired(op, emit, second, first)
+
+
+def _sides(op: Op, emit: Emit, rotary: Any) -> tuple[Any, Any]:
+    """The first and the second features of all pairs."""
+    half = int(op.attrs["rotary_dim"]) // 2
+    apart = (
+        ((0, 2 * half, 2), (1, 2 * half, 2)) if op.attrs["style"] == "interleaved" else ((0, half), (half, 2 * half))
+    )
+    first, second = (emit("slice.Tensor", rotary, -1, *bounds) for bounds in apart)
+    return first, second
 
 
 def _permuted(emit: Emit, x: Any, order: tuple[int, ...]) -> Any:

@@ -27,7 +27,8 @@ class Rotary:
 
     Side conditions: every element of the result is x·cos a ∓ x′·sin a of one x; both features of a pair turn by the
     same angle; the angle is a sum of position · frequency; one factor for all. Rotations of different x are left apart
-    whatever their positions.
+    whatever their positions. Cosines and sines that are inputs of the graph become operands as they are: then the
+    first condition is all there is to show.
     """
 
     name: ClassVar[str] = "rotary"
@@ -51,6 +52,7 @@ def _described(op: Op, rotation: Rotation, site: str) -> Rope:
         positions=len(op.args[1]) if isinstance(op.args[1], tuple) else 0,
         attention_factor=rotation.factor,
         rounded=rotation.rounded,
+        given=bool(rotation.given),
         site=site,
     )
 

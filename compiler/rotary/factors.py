@@ -63,11 +63,14 @@ class Factors:
         taken = [(dim, part[0]) for dim, part in enumerate(read.coords) if part and isinstance(part[0], Taken)]
         if taken:
             return self._looked_up(read, *taken[0])
-        lanes = map(int, read.chosen.nonzero()[0])
-        found: Angles = {lane: (Turn(position=self._position(read, lane)),) for lane in lanes}
+        found = self.elements(read)
         if len(set(found.values())) > MAX_TURNS:
             raise NotRotation(f"%{read.value.name} holds more than {MAX_TURNS} positions")
         return found
+
+    def elements(self, read: Read) -> Angles:
+        """For each lane the element of the tensor, as a position: the index of its feature is fixed."""
+        return {lane: (Turn(position=self._position(read, lane)),) for lane in map(int, read.chosen.nonzero()[0])}
 
     def _looked_up(self, read: Read, dim: int, taken: Axis) -> Angles:
         """Positions read from a table whose row r holds ``step · r``: ``step`` times the row asked for."""

@@ -10,10 +10,12 @@ from attnc.compiler.fuse.layout import LAYOUT_OPS, source
 from attnc.compiler.fuse.pointwise import BINARY, CASTS
 from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.rotary.angles import NEGATIONS
+from attnc.compiler.rotary.given import given_tables
 from attnc.compiler.rotary.operands import Operands
 from attnc.compiler.rotary.proof import Rotation, prove
 from attnc.compiler.rotary.reads import NotRotation
 from attnc.compiler.rotary.rearranging import PARTING, REARRANGING
+from attnc.compiler.rotary.tables import GIVEN
 from attnc.compiler.rotary.terms import Expander, Expansion
 from attnc.compiler.rotary.waves import COMPLEX, KINDS, POLAR, Waves
 from attnc.ir.graph import Graph
@@ -28,16 +30,17 @@ class Marks:
     """Values that may take part, found in one walk from the cosines on.
 
     ``waves`` are made of cosines and sines alone; ``turned`` have some elements negated; ``rotated`` are computed from
-    a product with one of these.
+    a product with one of these. ``given`` are inputs that may hold cosines or sines, and what is taken from them.
     """
 
+    given: set[Value] = field(default_factory=set)
     waves: set[Value] = field(default_factory=set)
     turned: set[Value] = field(default_factory=set)
     rotated: set[Value] = field(default_factory=set)
 
     @staticmethod
-    def of(graph: Graph) -> Marks:
-        marks = Marks()
+    def of(graph: Graph, given: Collection[Value]) -> Marks:
+        marks = Marks(given=set(given))
         for op in graph.ops:
             if len(op.results) == 1:
                 marks._mark(op)
@@ -50,10 +53,12 @@ class Marks:
             self._follow(op, {value for value in walk_values(op.args) if _holds_floats(value.type)}, op.results[0])
 
     def _follow(self, op: Op, read: set[Value], result: Value) -> None:
-        waves = read & self.waves
+        waves, given = read & self.waves, read & self.given
         if waves and waves == read:
             self.waves.add(result)
-        elif (waves or read & self.turned) and BINARY.get(op.name) == "mul":
+        elif given == read and len(read) == 1:
+            self.given |= given and {result}
+        elif (waves or given or read & self.turned) and BINARY.get(op.name) == "mul":
             self.rotated.add(result)
         elif read & self.rotated:
             self.rotated.add(result)
@@ -105,12 +110,13 @@ class Found:
 
 def find_rotations(graph: Graph) -> Found:
     """Ask from the last op backward, so that a rotation is found whole before its parts."""
-    marks = Marks.of(graph)
+    given = given_tables(graph)
+    marks = Marks.of(graph, given)
     if not marks.rotated:
         return Found()
-    waves = Waves(graph, Lifter(graph), _without_gradients(graph))
+    waves = Waves(graph, Lifter(graph), _without_gradients(graph), given)
     order = {op: place for place, op in enumerate(graph.ops)}
-    search = _Search(waves, Expander(waves, order, marks.waves, marks.turned), marks.rotated)
+    search = _Search(waves, Expander(waves, order, marks.waves, marks.turned, marks.given), marks.rotated)
     for op in reversed(graph.ops):
         if op.results and op.results[0] in marks.rotated and op not in search.covered and _makes_features(op):
             search.ask(op)
@@ -151,16 +157,21 @@ class _Search:
                 continue
             try:
                 rotation = prove(expansion, x, self.waves.angles())
-                return rotation, Operands.of(rotation.angles)
+                return rotation, Operands.of(rotation.angles) if rotation.angles else Operands(())
             except NotRotation as refused:
-                if expansion.origin is not None and not str(reason):
+                if expansion.has_waves and not str(reason):
                     reason = refused
         if str(reason):
             raise reason
         return None
 
     def _looks_like_one(self, expansion: Expansion) -> bool:
-        """Whether two products are added, one of them with a wave or with features turned round."""
+        """Whether two products are added, one of them with a wave or with features turned round.
+
+        Products with what might be a given wave are no sign of a rotation.
+        """
+        if any((term.kind == GIVEN).any() for term in expansion.terms):
+            return False
         return expansion.is_complex or any(self._adds_products(op) for op in expansion.met)
 
     def _adds_products(self, op: Op) -> bool:

@@ -11,10 +11,12 @@ the first r features. Neighbours may be stored apart: out[i] and out[i + r/2] ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.rotary.given import Table, table_of
 from attnc.compiler.rotary.reads import NotRotation
-from attnc.compiler.rotary.tables import COS, SIN
+from attnc.compiler.rotary.tables import COS, GIVEN, SIN
 from attnc.compiler.rotary.terms import Expansion
 from attnc.compiler.rotary.turns import Angle
 from attnc.ir.values import Op, Value
@@ -33,14 +35,16 @@ class Rotation:
     rotary_dim: int
     factor: float
     angles: tuple[Angle, ...]
+    """One for each pair; none where cosines and sines are ``given``."""
+    given: tuple[Table, ...]
     rounded: bool
     """Angles are float32 products, as in a table that was made so."""
     parted: bool
     """The features are stored in another order than x's: the first one of every pair, then the second one of each."""
     is_complex: bool
     """The source multiplies complex numbers, so x can be viewed as such."""
-    origin: Op
-    """An op that made a cosine or sine."""
+    origin: Op | None
+    """An op that made a cosine or sine; None where they are given."""
 
 
 def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
@@ -48,6 +52,87 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
     if not tensor_type(x).dtype.is_float:
         raise NotRotation(f"%{x.name} is not a float tensor")
     rows = _rows(expansion)
+    if any(kind == GIVEN for row in rows for _, kind, _ in row):
+        return _prove_given(expansion, x, rows, angles)
+    shape = _shape(expansion, rows)
+    for feature, turned in enumerate(shape.turned):
+        if turned.cosine != turned.sine:
+            raise NotRotation(f"cosine and sine at feature {feature} are of different angles")
+    for first, second in shape.pairs:
+        if shape.turned[first].cosine != shape.turned[second].cosine:
+            raise NotRotation(f"features {first} and {second} turn by different angles")
+    turns = [shape.turned[first] for first, _ in shape.pairs]
+    used = tuple(_signed(angles[turn.cosine], -turn.sign) for turn in turns)
+    return _rotation(expansion, x, shape, used, ())
+
+
+def _prove_given(expansion: Expansion, x: Value, rows: list[Row], angles: list[Angle]) -> Rotation:
+    """The same with given waves: one table holds what the proof takes for cosines, another one the sines."""
+    tables = dict.fromkeys(table_of(angles[n]) for row in rows for _, kind, n in row if kind == GIVEN)
+    if len(tables) != 2:
+        raise NotRotation(f"cosines and sines are read from {len(tables)} places")
+    reason = NotRotation("")
+    for cosines, sines in permutations(tables):
+        kinds = {cosines: COS, sines: SIN}
+        named: list[Row] = [
+            {(j, kinds[table_of(angles[n])] if kind == GIVEN else kind, n): c for (j, kind, n), c in row.items()}
+            for row in rows
+        ]
+        try:
+            shape = _shape(expansion, named)
+            signs = {shape.turned[first].sign for first, _ in shape.pairs}
+            if len(signs) > 1:
+                raise NotRotation("some pairs turn one way and some the other")
+            used = Table.of([angles[t.cosine] for t in shape.turned], shape.pairs)
+            other = Table.of([angles[t.sine] for t in shape.turned], shape.pairs)
+        except NotRotation as refused:
+            reason = reason if str(reason) else refused
+        else:
+            return _rotation(expansion, x, shape, (), (used, replace(other, negated=1 in signs)))
+    raise reason
+
+
+def _rotation(
+    expansion: Expansion, x: Value, shape: _Shape, angles: tuple[Angle, ...], given: tuple[Table, ...]
+) -> Rotation:
+    return Rotation(
+        result=expansion.root,
+        x=x,
+        style=shape.style,
+        rotary_dim=len(shape.turned),
+        factor=shape.turned[0].factor,
+        angles=angles,
+        given=given,
+        rounded=_rounded(angles),
+        parted=shape.parted,
+        is_complex=expansion.is_complex,
+        origin=expansion.origin,
+    )
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """``factor · (x[i]·cos a + sign · x[partner]·sin b)``, with the numbers of both angles."""
+
+    partner: int
+    cosine: int
+    sine: int
+    factor: float
+    sign: int
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a proof shows but for the angles; ``pairs`` have the feature first that a rotation takes the sine from."""
+
+    style: str
+    pairs: list[tuple[int, int]]
+    turned: list[_Turned]
+    parted: bool
+
+
+def _shape(expansion: Expansion, rows: list[Row]) -> _Shape:
+    """Which features turn with which. Raises NotRotation."""
     rotary_dim = sum(not _passes(row, i) for i, row in enumerate(rows))
     if not rotary_dim or rotary_dim % 2 or any(_passes(row, i) for i, row in enumerate(rows[:rotary_dim])):
         raise NotRotation("the features that rotate are not an even number of leading ones")
@@ -57,29 +142,13 @@ def prove(expansion: Expansion, x: Value, angles: list[Angle]) -> Rotation:
     if parted:
         rows = [row for pair in zip(rows[: rotary_dim // 2], rows[rotary_dim // 2 :], strict=True) for row in pair]
     turned = [_turned(i, rows[i]) for i in range(rotary_dim)]
-    factor = turned[0].factor
-    if any(t.factor != factor for t in turned):
+    if any(t.factor != turned[0].factor for t in turned):
         raise NotRotation("the factor on cosine and sine is not the same for every feature")
     style, pairs = _pairing([t.partner for t in turned])
     for first, second in pairs:
-        if turned[first].angle != turned[second].angle:
-            raise NotRotation(f"features {first} and {second} turn by different angles")
         if turned[first].sign == turned[second].sign:
             raise NotRotation(f"the signs of the sine at features {first} and {second} are no rotation's")
-    assert expansion.origin is not None  # a row with an angle has met a wave
-    used = tuple(_signed(angles[turned[first].angle], -turned[first].sign) for first, _ in pairs)
-    return Rotation(
-        result=expansion.root,
-        x=x,
-        style=style,
-        rotary_dim=rotary_dim,
-        factor=factor,
-        angles=used,
-        rounded=_rounded(used),
-        parted=parted,
-        is_complex=expansion.is_complex,
-        origin=expansion.origin,
-    )
+    return _Shape(style, pairs, turned, parted)
 
 
 def _rounded(angles: tuple[Angle, ...]) -> bool:
@@ -93,16 +162,6 @@ def _rounded(angles: tuple[Angle, ...]) -> bool:
 def _signed(angle: Angle, sign: int) -> Angle:
     """An angle in the direction of the pair: a pair whose first feature gains the sine turns by −a."""
     return tuple(replace(turn, scale=sign * turn.scale) for turn in angle)
-
-
-@dataclass(frozen=True)
-class _Turned:
-    """``factor · (x[i]·cos a + sign · x[partner]·sin a)``."""
-
-    partner: int
-    angle: int
-    factor: float
-    sign: int
 
 
 def _rows(expansion: Expansion) -> list[Row]:
@@ -137,11 +196,9 @@ def _turned(feature: int, row: Row) -> _Turned:
     (own, (angle, cosine)), (partner, (other, sine)) = *cosines.items(), *sines.items()
     if own != feature:
         raise NotRotation(f"the cosine at feature {feature} multiplies feature {own}")
-    if angle != other:
-        raise NotRotation(f"cosine and sine at feature {feature} are of different angles")
     if abs(cosine) != abs(sine) or not cosine:
         raise NotRotation(f"cosine and sine at feature {feature} have different factors")
-    return _Turned(partner, angle, cosine, 1 if sine == cosine else -1)
+    return _Turned(partner, angle, other, cosine, 1 if sine == cosine else -1)
 
 
 def _pairing(partners: list[int]) -> tuple[str, list[tuple[int, int]]]:

@@ -10,6 +10,7 @@ import torch
 
 from attnc.compiler.frontends.torch.dtypes import TO_TORCH
 from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.rotary.given import Table
 from attnc.compiler.rotary.operands import Entries, Operands, Run, runs_of
 from attnc.compiler.rotary.proof import Rotation
 from attnc.compiler.rotary.turns import Ones, Pad, Position
@@ -37,9 +38,10 @@ class Rewrite:
         kind = tensor_type(rotation.result)
         positions = tuple(self._position(p, cut, kind.device, before) for p, cut, _ in operands.turns)
         frequencies = tuple(self._frequencies(e, cut, kind.device, before) for _, cut, e in operands.turns)
+        tables = tuple(self._table(table, before) for table in rotation.given)
         op = self.graph.create(
             "attn.rope",
-            (rotation.x, positions, frequencies),
+            (rotation.x, positions, frequencies, *((tables,) if tables else ())),
             (kind,),
             attrs={
                 "style": rotation.style,
@@ -55,7 +57,7 @@ class Rewrite:
             **before.meta,
             "complex": rotation.is_complex,
             "recorded": before not in self.unrecorded,
-            "tables": rotation.origin.meta.get("fx", {}),
+            "tables": rotation.origin.meta.get("fx", {}) if rotation.origin is not None else {},
         }
         result = self._parted(op.result, before) if rotation.parted else op.result
         self.graph.replace_uses(rotation.result, result)
@@ -71,6 +73,20 @@ class Rewrite:
         kind = replace(tensor_type(pairs), shape=(*lead, 2, count // 2), strides=(*outer, one, step))
         sides = self.graph.create("aten.transpose.int", (pairs, -2, -1), (kind,), loc=before.loc, before=before)
         return self._view(before, "flatten.using_ints", (sides.result, -2, -1), (*lead, count))
+
+    def _table(self, table: Table, before: Op) -> Value:
+        """Given cosines or sines, broadcast to x as they are."""
+        if table not in self.made:
+            value = self._aligned(table.position, "", before)
+            *lead, features = tensor_type(value).shape
+            if (table.first, table.stride, table.count) != (0, 1, features):
+                end = table.first + (table.count - 1) * table.stride + 1
+                args = (value, -1, table.first, end, table.stride)
+                value = self._view(before, "slice.Tensor", args, (*lead, table.count))
+            if table.negated:
+                value = self._view(before, "neg.default", (value,), tensor_type(value).shape)
+            self.made[table] = value
+        return self.made[table]
 
     def _position(self, position: Position, cut: bool, device: str, before: Op) -> Value:
         key = (position, cut)

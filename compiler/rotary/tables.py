@@ -24,7 +24,8 @@ Column = NDArray[np.float64]
 TOLERANCE = {DType.F32: 2.0**-24, DType.C64: 2.0**-24, DType.F64: 1e-11, DType.C128: 1e-11}
 """Largest difference from the true value: half a unit in the last place of a number just below 1, twice that for
 what the fit leaves; narrower dtypes would turn the exact angle into another one."""
-COS, SIN = 1, 2
+COS, SIN, GIVEN = 1, 2, 3
+"""What an element of a wave is; given ones are cosines or sines as a proof takes them."""
 Fit = tuple[int, float, float, bool]
 """Kind, factor and frequency of a column, and whether its angles are float32 products."""
 NEAR = 3

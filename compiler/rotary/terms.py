@@ -44,7 +44,7 @@ class Term:
 
 @dataclass
 class Expansion:
-    """The terms of one value; ``met`` are the ops that made them, ``origin`` an op that made a wave.
+    """The terms of one value; ``met`` are the ops that made them, ``origin`` an op that made a wave, if one did.
 
     ``is_complex``: x may be viewed as complex numbers, as the source does.
     """
@@ -54,6 +54,7 @@ class Expansion:
     terms: list[Term]
     met: set[Op] = field(default_factory=set)
     origin: Op | None = None
+    has_waves: bool = False
     is_complex: bool = False
 
     @staticmethod
@@ -91,6 +92,8 @@ class Expander:
     marked: Collection[Value]
     turned: Collection[Value]
     """Values some of whose elements are negated: the other factor of a product with one is taken for the wave."""
+    given: Collection[Value] = ()
+    """Values that may be waves, given as inputs."""
 
     def step(self, expansion: Expansion) -> bool:
         """Expand the terms of the tensor computed last; False where that can't be. Raises NotRotation."""
@@ -143,11 +146,13 @@ class Expander:
         return replace(term, read=read, coefficient=term.coefficient * factor)
 
     def _product(self, expansion: Expansion, term: Term, first: Value, second: Value) -> list[Term] | None:
-        """x times a wave; which of the two is the wave was marked beforehand."""
+        """x times a wave; which of the two is the wave was marked beforehand. Two given ones leave it open."""
         if second in self.marked or (first in self.turned and first not in self.marked):
             x, wave = first, second
         elif first in self.marked or second in self.turned:
             x, wave = second, first
+        elif (first in self.given) != (second in self.given):
+            x, wave = (second, first) if first in self.given else (first, second)
         else:
             return None
         coords = term.read.coords[: tensor_type(term.read.value).rank]
@@ -158,7 +163,7 @@ class Expander:
         if len(numbers) < features:
             return None
         held = self.waves.of(wave, min(features, tensor_type(wave).rank))
-        expansion.origin = held.origin
+        expansion.origin, expansion.has_waves = held.origin, True
         reads = self._operand(term, x)
         if not tensor_type(x).dtype.is_complex:
             return [_times(reads, held, numbers)]

@@ -14,9 +14,9 @@ from attnc.compiler.fuse.pointwise import BINARY, CASTS, is_plain_cast
 from attnc.compiler.lift.lifter import Lifter
 from attnc.compiler.rotary.angles import NEGATIONS, AngleReader
 from attnc.compiler.rotary.joins import JOIN, JoinedPart, joined_parts
-from attnc.compiler.rotary.reads import Lanes, NotRotation, Read
+from attnc.compiler.rotary.reads import Chosen, Lanes, NotRotation, Read
 from attnc.compiler.rotary.rearranging import sources
-from attnc.compiler.rotary.tables import COS, SIN, Tables, rows_of
+from attnc.compiler.rotary.tables import COS, GIVEN, SIN, Tables, rows_of
 from attnc.compiler.rotary.turns import Angle, Frequency, added
 from attnc.ir.graph import Graph
 from attnc.ir.values import Op, Value
@@ -37,13 +37,16 @@ class Wave:
     kind: Lanes
     factor: NDArray[np.float64]
     angle: Lanes
-    origin: Op
-    """An op that made a cosine or sine: where its metadata come from."""
+    detached: Chosen
+    """Where no gradient passes between the wave and its cosine or sine."""
+    origin: Op | None
+    """An op that made a cosine or sine: where its metadata come from. None where they were given."""
 
     @staticmethod
-    def empty(shape: tuple[int, ...], origin: Op) -> Wave:
+    def empty(shape: tuple[int, ...], origin: Op | None) -> Wave:
         count = int(np.prod(shape))
-        return Wave(shape, np.zeros(count, np.int64), np.ones(count), np.zeros(count, np.int64), origin)
+        kind, factor, angle = np.zeros(count, np.int64), np.ones(count), np.zeros(count, np.int64)
+        return Wave(shape, kind, factor, angle, np.zeros(count, np.bool_), origin)
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Waves:
     lifter: Lifter
     unrecorded: Collection[Op] = ()
     """Ops that run with gradients off."""
+    given: Collection[Value] = ()
+    """Inputs of the graph that may hold cosines or sines."""
     numbers: dict[Angle, int] = field(default_factory=dict)
     known: dict[tuple[Value, int], Wave | str] = field(default_factory=dict)
     tables: Tables = field(init=False)
@@ -82,7 +87,7 @@ class Waves:
         kind = tensor_type(value)
         lead, shape = kind.shape[: kind.rank - features], kind.shape[kind.rank - features :]
         sizes = (*shape, 2) if kind.dtype.is_complex else shape
-        if not all(isinstance(n, int) for n in sizes) or np.prod(sizes) > MAX_ELEMENTS or value.op is None:
+        if not all(isinstance(n, int) for n in sizes) or np.prod(sizes) > MAX_ELEMENTS:
             raise NotRotation(f"%{value.name} is no cosine or sine of constant size")
         lengths = tuple(n for n in sizes if isinstance(n, int))
         axes = [Axis(n, atomic=False) for n in (*lead, *lengths)]
@@ -93,7 +98,7 @@ class Waves:
         read = Read(value, coords, np.ones(grid.shape[1], np.bool_), numbers)
         wave = Wave.empty(lengths, value.op)
         origins = [self._fill(wave, piece, places) for piece in self._pieces(wave, read)]
-        return Wave(lengths, wave.kind, wave.factor, wave.angle, origins[0])
+        return replace(wave, origin=origins[0])
 
     def _pieces(self, wave: Wave, read: Read) -> list[Read]:
         """The cosines and sines behind a tensor; constant factors met on the way go into ``wave``."""
@@ -104,6 +109,7 @@ class Waves:
             if source is None:
                 return [read]
             pieces = [source]
+        wave.detached[read.chosen] |= read.value.op in self.unrecorded or is_cut(read.value)
         return [found for piece in pieces for found in self._pieces(wave, piece)]
 
     def _unscaled(self, wave: Wave, read: Read) -> Read | None:
@@ -122,15 +128,16 @@ class Waves:
         wave.factor[read.chosen] *= scale
         return read.moved(op.args[0], read.coords[: tensor_type(read.value).rank])
 
-    def _fill(self, wave: Wave, read: Read, places: dict[Axis, int], joined: bool = False) -> Op:
+    def _fill(self, wave: Wave, read: Read, places: dict[Axis, int], joined: bool = False) -> Op | None:
         """Enter what the lanes of a read are. Raises NotRotation where they are no cosines or sines.
 
         ``joined``: angles may do without a position.
         """
         read, op = read.fresh(), read.value.op
-        if op is None:
-            raise NotRotation(f"%{read.value.name} is an input of the graph: its numbers aren't known when compiling")
         reader = AngleReader(places, self.lifter, self.unrecorded, joined=joined)
+        if op is None:
+            self._given(wave, reader, read)
+            return None
         if op.name in KINDS:
             wave.kind[read.chosen] = KINDS[op.name]
             self._enter(wave, reader, read, op, 0)
@@ -147,6 +154,15 @@ class Waves:
         else:
             raise NotRotation(f"%{read.value.name} = {op.name} at {op.loc} is no cosine or sine of an angle")
         return op
+
+    def _given(self, wave: Wave, reader: AngleReader, read: Read) -> None:
+        """An input: its elements stand for themselves, each with the number of its place."""
+        if read.value not in self.given:
+            raise NotRotation(f"%{read.value.name} is an input of the graph: its numbers aren't known when compiling")
+        if wave.detached[read.chosen].any():
+            raise NotRotation(f"the gradient of %{read.value.name} is cut")
+        wave.kind[read.chosen] = GIVEN
+        self._number(wave, reader.elements(read))
 
     def _joined(self, wave: Wave, read: Read, op: Op, places: dict[Axis, int]) -> None:
         """``cat`` along a dimension of positions: of each lane the parts must be one kind of wave with one factor.
@@ -178,7 +194,7 @@ class Waves:
     def _enter(self, wave: Wave, reader: AngleReader, read: Read, op: Op, argument: int) -> None:
         source = op.args[argument]
         assert isinstance(source, Value)
-        reader.detached = op in self.unrecorded
+        reader.detached = op in self.unrecorded or bool(wave.detached[read.chosen].any())
         plain = Read(source, read.coords[: tensor_type(source).rank], read.chosen, read.numbers)
         self._number(wave, reader.angles(plain))
 
@@ -186,7 +202,7 @@ class Waves:
         for lane, angle in angles.items():
             wave.angle[lane] = self.numbers.setdefault(angle, len(self.numbers))
 
-    def _complex(self, wave: Wave, read: Read, op: Op, places: dict[Axis, int]) -> Op:
+    def _complex(self, wave: Wave, read: Read, op: Op, places: dict[Axis, int]) -> Op | None:
         """``complex(real, imaginary)``: each component is a tensor of its own."""
         component = read.component()
         coords, origins = read.coords[:-1], []
@@ -208,6 +224,11 @@ class Waves:
             known = Frequency(None, 0, frequency, rounded)
             angles[lane] = tuple(replace(turn, frequency=known) for turn in positions[lane]) if frequency else ()
         self._number(wave, angles)
+
+
+def is_cut(value: Value) -> bool:
+    """Whether no gradient flows from a value to what it is made of."""
+    return value.op is not None and value.op.name == "aten.detach.default"
 
 
 def _is_complex(value: Value) -> bool:

@@ -40,7 +40,7 @@ ATTENTION = OpDef(
 
 def _verify_rope(op: Op) -> Iterator[str]:
     x, result, rotated = _tensor_type(op.args[0]), op.result.type, op.attrs["rotary_dim"]
-    positions, frequencies = _tensor_types(op.args[1]), _tensor_types(op.args[2])
+    positions, frequencies, tables = (_tensor_types(arg) for arg in (*op.args[1:], ())[:3])
     if op.attrs["style"] not in ROPE_STYLES:
         yield f"style {op.attrs['style']!r} is none of {', '.join(ROPE_STYLES)}"
     if x.rank == 0 or not x.dtype.is_float:
@@ -48,7 +48,9 @@ def _verify_rope(op: Op) -> Iterator[str]:
         return
     if rotated <= 0 or rotated % 2 or (isinstance(x.shape[-1], int) and rotated > x.shape[-1]):
         yield f"rotary_dim {rotated} must be even, positive and at most x's last dimension {x.shape[-1]}"
-    if not positions or len(positions) != len(frequencies):
+    if tables and (positions or frequencies or len(tables) != 2):
+        yield "tables are two, cosines and sines, and stand in place of positions and inv_freqs"
+    elif not tables and (not positions or len(positions) != len(frequencies)):
         yield "positions and inv_freqs must be lists of one length, at least 1"
     for frequency in frequencies:
         if not frequency.dtype.is_float or frequency.rank != 1 or frequency.shape[0] * 2 != rotated:
@@ -56,6 +58,11 @@ def _verify_rope(op: Op) -> Iterator[str]:
     for position in positions:
         if position.dtype.is_complex or not _broadcasts(position.shape, x.shape[:-1]):
             yield "positions must be real and broadcast to x without its last dimension"
+    for table in tables:
+        if not table.dtype.is_float or table.rank == 0 or table.shape[-1] not in (rotated, rotated // 2):
+            yield f"tables must be float and have {rotated // 2} or {rotated} features, for pairs or for features"
+        elif not _broadcasts(table.shape[:-1], x.shape[:-1]):
+            yield "tables must broadcast to x but for the last dimension"
     if not isinstance(result, TensorType) or not _same_shape(result.shape, x.shape):
         yield "the result must have x's shape"
     elif not result.dtype.is_float or result.dtype.bits < x.dtype.bits:
@@ -95,6 +102,7 @@ ROPE = OpDef(
         Operand("x", "tensor", "float[..., D]"),
         Operand("positions", "tensors", "each broadcasts to x.shape[:-1], aligned at the right"),
         Operand("inv_freqs", "tensors", "for each position float[rotary_dim / 2], angle per position of each pair"),
+        Operand("tables", "tensors", "cosines and sines instead, where both lists are empty", optional=True),
     ),
     attributes=(
         Attribute("style", str, "`half` pairs (i, i + rotary_dim/2), `interleaved` pairs (2i, 2i + 1)"),
@@ -109,7 +117,10 @@ ROPE = OpDef(
         "Pair i, (x, y), at angle `a = Σ_n positions[n] · inv_freqs[n][i]` becomes `(x·c − y·s, y·c + x·s)` with "
         "`c = attention_factor · cos a` and `s = attention_factor · sin a`. One position is the usual case; vision "
         "models turn some pairs by the row and some by the column, and have zeros among their frequencies. An angle "
-        "is computed in f64 where its position or frequencies are, else in f32; c and s are rounded to out's dtype."
+        "is computed in f64 where its position or frequencies are, else in f32; c and s are rounded to out's dtype.\n\n"
+        "Where a program is given its cosines and sines (another graph made them), these are `tables`, each of shape "
+        "`[…, rotary_dim / 2]`, one for each pair, or `[…, rotary_dim]`, one for each feature. They hold any numbers: "
+        "with `C` and `S` of a feature, (x, y) becomes `(x·C₀ − y·S₀, y·C₁ + x·S₁)`."
     ),
 )
 

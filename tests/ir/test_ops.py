@@ -146,6 +146,33 @@ def test_rope_takes_several_positions_and_widens() -> None:
     assert problems(parse_graph(text.replace("%y: bf16", "%y: f32"))) == []
 
 
+TABLES = ROPE.replace("%p: i64[B, 1, S], %w: f32[16]", "%c: f32[B, 1, S, 16], %s: f32[S, 32]").replace(
+    "[%p], [%w]", "[], [], [%c, %s]"
+)
+
+
+def test_rope_takes_tables_for_pairs_or_features() -> None:
+    graph = parse_graph(TABLES)
+    assert problems(graph) == []
+    assert print_graph(graph) == TABLES
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[%c, %s]", "[%c]", "tables are two, cosines and sines"),
+        ("[], [], [%c, %s]", "[%c], [%s], [%c, %s]", "stand in place of positions and inv_freqs"),
+        ("[%c, %s]", "[]", "positions and inv_freqs must be lists of one length, at least 1"),
+        ("%s: f32[S, 32]", "%s: f32[S, 31]", "tables must be float and have 16 or 32 features"),
+        ("%s: f32[S, 32]", "%s: i64[S, 32]", "tables must be float and have 16 or 32 features"),
+        ("%s: f32[S, 32]", "%s: f32[2, 32]", "tables must broadcast to x but for the last dimension"),
+    ],
+)
+def test_rope_refuses_tables(old: str, new: str, message: str) -> None:
+    assert old in TABLES
+    assert message in found(parse_graph(TABLES.replace(old, new, 1)))
+
+
 def test_getitem() -> None:
     graph = Graph(sizes={"S": SizeInfo()})
     pair = graph.add_input("pair", TupleType((TensorType(DType.F32, (S,)), ScalarType("int"))))

@@ -272,3 +272,20 @@ def test_a_table_that_is_an_input_is_left_with_a_reason(turned: Any) -> None:
 
 def ids(*shape: int) -> Tensor:
     return torch.randint(0, 1000, shape)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_wave_without_its_gradient(cut: bool, turned: Any) -> None:
+    """Trained frequencies learn through the cosine and the sine, unless these are detached."""
+
+    def run(x: Tensor, p: Tensor, f: Tensor) -> Tensor:
+        a = twice(p[:, None].float() * f)
+        cos, sin = (a.cos().detach(), a.sin().detach()) if cut else (a.cos(), a.sin())
+        return apply(x, cos, sin) + f.sum()
+
+    x, p, f = torch.randn(2, 5, D), torch.arange(5), INV.clone().requires_grad_()
+    outcome = turned(run, x, p, f)
+    assert len(outcome.ropes) == 1
+    (expected,) = torch.autograd.grad((run(x, p, f) ** 2).sum(), f)
+    (found,) = torch.autograd.grad((outcome.module(x, p, f)[0] ** 2).sum(), f)
+    torch.testing.assert_close(found, expected)
