@@ -21,6 +21,7 @@ from attnc.compiler.verify import NumericCheck
 from attnc.ir.graph import Graph
 from attnc.ir.values import Op
 from attnc.runtime import Config, configure, kernel, register_plan
+from attnc.runtime.kernels import runs_on_gpu
 
 
 @dataclass
@@ -115,6 +116,11 @@ def _build(context: Context) -> float:
     """Build every kernel (or find it in the store); the seconds it took."""
     start = time.perf_counter()
     for plan, source in context.kernels.values():
-        if kernel(register_plan(plan, source)) is None and source.language == "c++":
+        digest = register_plan(plan, source)
+        if kernel(digest) is None and source.language == "c++":
             context.notes.append(Note("ATTNC-NO-COMPILER", f"{source.name} runs on plain torch operators"))
+        if runs_on_gpu(digest) and torch.cuda.is_available():
+            from attnc.runtime.inlined import announce  # imports Inductor's side of torch
+
+            announce(digest)
     return time.perf_counter() - start

@@ -29,6 +29,10 @@ class OpLibrary:
         """Give an op its shapes and dtypes, for tracing."""
         torch.library.register_fake(f"{NAMESPACE}::{name}", function, lib=self.library)
 
+    def dispatched(self, name: str, mode: type, function: Callable[..., Any]) -> None:
+        """Say what an op is under a dispatch mode: ``function(mode, op, types, args, kwargs)``."""
+        torch.library.register_torch_dispatch(f"{NAMESPACE}::{name}", mode, function, lib=self.library)
+
     def autograd(self, name: str, backward: Callable[..., Any], setup_context: Callable[..., Any]) -> None:
         """Give an op its gradient."""
         torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=self.library)

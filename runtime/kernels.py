@@ -22,6 +22,7 @@ from attnc.runtime.entry import BuildSpec, Entry
 from attnc.runtime.errors import BuildError, PlanMissing, ToolchainMissing
 from attnc.runtime.store import Store
 from attnc.runtime.toolchain import Toolchain, cpu_id, find_toolchain
+from attnc.runtime.triton_kernels import INTERPRETED
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ def triton_source(digest: int) -> Source | None:
     """The emitted module of a plan whose kernel is in Triton; None for any other. Raises PlanMissing."""
     source = _lookup(digest)[1]
     return source if source is not None and source.language == "triton" else None
+
+
+def runs_on_gpu(digest: int) -> bool:
+    """Whether a plan's kernel is in Triton and for a GPU, not for the interpreter. Raises PlanMissing."""
+    return triton_source(digest) is not None and resolve(digest).target != INTERPRETED
 
 
 def kernel(digest: int) -> Kernel | None:

@@ -8,7 +8,8 @@ Operands may have any strides. Nothing is mutated, no result aliases an operand.
 
 ``attention`` has no autograd formula, so inference never pays for one; ``attention_train`` is the same op with one
 (:mod:`attnc.runtime.training`). ``attention_python`` is the same op for plans without a C++ kernel: their kernel is in
-Triton, or there is none and plain torch operators compute it.
+Triton, or there is none and plain torch operators compute it. Where the kernel is for a GPU, AOTAutograd sees its
+launch in place of the op (:mod:`attnc.runtime.inlined`).
 
 ``attention`` starts with a kernel for any device that chooses a route on its first call; from then on the CPU key,
 which comes before it, has the launcher's kernel or a Python one.
@@ -21,11 +22,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnc.runtime import kernels, reference, routes, training
+from attnc.runtime import inlined, kernels, reference, routes, training
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
 from attnc.runtime.program import SizeArg
-from attnc.runtime.triton_kernels import INTERPRETED, attention_of
+from attnc.runtime.triton_kernels import attention_of
 
 ARGUMENTS = "(Tensor q, Tensor k, Tensor v, Tensor?[] side, int plan, SymInt[] sizes)"
 RESULTS = "(Tensor out, Tensor lse)"
@@ -37,7 +38,7 @@ def _attention_first(
     q: Tensor, k: Tensor, v: Tensor, side: Sequence[Tensor | None], plan: int, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     devices = {tensor.device.type for tensor in (q, k, v, *side) if tensor is not None}
-    on_gpu = kernels.triton_source(plan) is not None and kernels.resolve(plan).target != INTERPRETED
+    on_gpu = kernels.runs_on_gpu(plan)
     if devices != {"cuda" if on_gpu else "cpu"}:
         target = kernels.resolve(plan).target
         raise RuntimeError(
@@ -94,3 +95,4 @@ attention_train = torch.ops.attnc.attention_train.default
 attention_python = torch.ops.attnc.attention_python.default
 
 training.register(_library)
+inlined.register(_library)

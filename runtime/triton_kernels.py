@@ -41,11 +41,12 @@ def attention_of(source: Source, target: str) -> Attention:
             f"decides once, when it is loaded, whether kernels are interpreted. Start the process "
             f"{'without it' if interpreting else 'with TRITON_INTERPRET=1'}."
         )
-    function: Attention = _module(source).attention
+    function: Attention = module_of(source).attention
     return function
 
 
-def _module(source: Source) -> ModuleType:
+def module_of(source: Source) -> ModuleType:
+    """An emitted module, imported once. Raises BuildError where it can't be."""
     with _lock:
         if source.digest not in _modules:
             _modules[source.digest] = _import(source)
