@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnc.runtime import inlined, kernels, reference, routes, training
+from attnc.runtime import inlined, kernels, reference, rope, routes, training
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
 from attnc.runtime.program import SizeArg
@@ -96,3 +96,4 @@ attention_python = torch.ops.attnc.attention_python.default
 
 training.register(_library)
 inlined.register(_library)
+rope.register(_library)

@@ -64,10 +64,10 @@ def attention(
     """``(out, lse)`` of one attention.
 
     out: dimensions ``plan.out_axes``, contiguous, of the plan's dtype; lse: float32, the same without ``e``, or of
-    size 0 where the plan doesn't return it (a row without visible keys has −inf). Floats are computed in float32
-    (float64 for float64 operands). ``dtype=torch.float64`` computes in, and returns, float64. ``chunk``: query rows
-    at a time; default by CHUNK_BYTES. Differentiable in q, k, v and float sides. Raises ValueError for operands that
-    don't fit the plan.
+    size 0 where the plan doesn't return it (a row without visible keys has −inf, or its sink). Floats are computed in
+    float32 (float64 for float64 operands). ``dtype=torch.float64`` computes in, and returns, float64. ``chunk``: query
+    rows at a time; default by CHUNK_BYTES. Differentiable in q, k, v and float sides. Raises ValueError for operands
+    that don't fit the plan.
     """
     problem = Problem.of(plan, q, k, v, sides, sizes, dtype)
     out = q.new_empty([problem.lengths[a] for a in plan.out_axes], dtype=dtype or DTYPES[plan.dtypes[3]])
@@ -190,7 +190,6 @@ class Problem:
         if counted is not None:
             score = score.masked_fill(~counted, -torch.inf)
         top = _row_max(score.detach())
-        empty = top == -torch.inf
         sink = self._sink(env)
         if sink is not None:
             top = torch.maximum(top, sink.detach())
@@ -199,6 +198,7 @@ class Problem:
         total = weights.sum(-1, keepdim=True)
         if sink is not None:
             total = total + torch.exp(sink - top)
+        empty = total == 0
         lse = torch.where(empty, -torch.inf, top + torch.log(torch.where(empty, 1.0, total)))
         return weights / torch.where(empty, 1.0, total), lse.squeeze(-1)
 

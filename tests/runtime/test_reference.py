@@ -76,6 +76,15 @@ def test_padding_guarded_to_zero() -> None:
     torch.testing.assert_close(out[0].double(), dense(q, k, v, bias)[0].transpose(1, 2)[0], atol=1e-6, rtol=1e-6)
 
 
+def test_the_denominator_of_a_dead_row_is_its_sink() -> None:
+    plan = dataclasses.replace(samples.PADDED_ZERO, softmax="sink", sink=(samples.const(0.75, "f32"),))
+    q, k, v = operands(plan)
+    out, lse = attention(plan, q, k, v, [padding()], [])
+    assert out[1].eq(0).all()
+    assert lse[1].eq(0.75).all()
+    assert lse[0].gt(0.75).all()
+
+
 def test_dead_row_whose_fills_all_overflow_is_zero() -> None:
     once = samples.PADDED_PLAN.score
     last = len(once) - 1
