@@ -14,17 +14,7 @@ from codegen_build import Kernel, compile_plan
 
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.triton.emitter import emit
-from tests.triton.worker import WorkerError, interpreted
-
-POISONED = """
-
-def poisoned(*operands):
-    torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
-    try:
-        return attention(*operands)
-    finally:
-        torch.use_deterministic_algorithms(False)
-"""
+from tests.triton.worker import POISONED, WorkerError, interpreted
 
 LATER = pytest.mark.parametrize("build", ["c++", pytest.param("triton", marks=pytest.mark.slow)], indirect=True)
 """For a test that takes the interpreter several seconds."""

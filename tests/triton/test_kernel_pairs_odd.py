@@ -14,4 +14,4 @@ from tests.triton.versions import PINNED
 
 @pytest.mark.parametrize("case", pairwise()[1::2], ids=str)
 def test_pairs(case: Case) -> None:
-    check(case, PINNED)
+    check(case, (PINNED,))

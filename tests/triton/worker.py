@@ -22,6 +22,16 @@ from tests.triton.versions import PINNED, ROOT, ensure
 
 PATIENCE = 300.0
 """Seconds a job may take."""
+POISONED = """
+
+def poisoned(*operands):
+    torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
+    try:
+        return attention(*operands)
+    finally:
+        torch.use_deterministic_algorithms(False)
+"""
+"""Added to the text of an emitted module: a call whose results are filled with NaN before the kernel writes them."""
 
 
 class WorkerError(RuntimeError):
