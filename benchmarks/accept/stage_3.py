@@ -9,6 +9,8 @@ from benchmarks.machine import GATED, TARGETS
 MACHINE = "benchmarks.machine"
 MATRIX = "tests/triton/test_kernel_matrix.py"
 PARTS, SHARDS = 3, 18
+EVERYWHERE = {"spellings": 3, "traps": 6, "models": 4, "spellings-in-half": 5, "sizes": 12, "traps-in-half": 12}
+"""In how many parts the tests of stages 1 and 2 are run on Triton's kernels."""
 
 CHECKS = (
     Check(
@@ -16,7 +18,7 @@ CHECKS = (
         "Thirteen kinds of attention, six head dimensions, odd lengths, length 1 and dead rows, in float32, float16 "
         "and bfloat16, meet the numerics policy in the interpreter of three versions of Triton.",
         (
-            suite("repairs", "tests/triton", f"--ignore={MATRIX}"),
+            suite("repairs", "tests/triton", "-k", "not test_everything and not test_pairs and not test_suite"),
             *(
                 suite(f"product-{shard:02}", MATRIX, "-k", f"test_everything and shard-{shard:02}")
                 for shard in range(SHARDS)
@@ -25,8 +27,16 @@ CHECKS = (
     ),
     Check(
         "backends",
-        "Every plan that the C++ backend runs is emitted for Triton too, and gives the same result.",
-        (suite("plans", "tests/codegen", "--ignore=tests/codegen/test_triton_alone.py"),),
+        "Every plan that the C++ backend runs in the tests of stages 1 and 2 is emitted for Triton too, compiles for "
+        "sm_90, and gives the right result in the interpreter; one set of tests runs kernels of both backends.",
+        (
+            suite("plans", "tests/codegen", "--ignore=tests/codegen/test_triton_alone.py"),
+            *(
+                suite(f"{name}-{part:02}", f"tests/triton/test_everywhere.py::test_suite[{name}-{part:02}]")
+                for name, parts in EVERYWHERE.items()
+                for part in range(parts)
+            ),
+        ),
     ),
     Check(
         "machine",

@@ -15,6 +15,7 @@ from benchmarks.accept.bugs import LIST
 from benchmarks.accept.checks import Check, Shard, call, suite
 from benchmarks.accept.runner import ROOT, Files, accept, source_digest
 from benchmarks.accept.shard import Outcome, run_shard
+from tests.triton import test_everywhere, test_kernel_matrix
 
 CHECKS = (
     Check("first", "one thing", (suite("a", "x"), suite("b", "y"))),
@@ -147,3 +148,8 @@ def test_names_are_unique(stage: ModuleType) -> None:
     assert len(set(names)) == len(names)
     for check in stage.CHECKS:
         assert len({shard.name for shard in check.shards}) == len(check.shards)
+
+
+def test_every_part_of_a_cut_suite_has_its_shard() -> None:
+    assert {name: parts for name, (_, parts, _) in test_everywhere.SUITES.items()} == stage_3.EVERYWHERE
+    assert test_kernel_matrix.SHARDS == stage_3.SHARDS

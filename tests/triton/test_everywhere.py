@@ -20,12 +20,12 @@ pytestmark = pytest.mark.slow
 
 MATRIX = "tests/compiler/test_matrix.py::"
 SUITES = {
-    "spellings": ("tests/compiler/test_spellings.py", 2, 74),
-    "traps": ("tests/compiler/test_traps.py", 4, 169),
-    "models": (f"{MATRIX}test_aten", 6, 60),
-    "spellings in half": (f"{MATRIX}test_spelling", 2, 114),
-    "sizes": (f"{MATRIX}test_sizes_of_spelling", 6, 342),
-    "traps in half": (f"{MATRIX}test_pair", 6, 316),
+    "spellings": ("tests/compiler/test_spellings.py", 3, 74),
+    "traps": ("tests/compiler/test_traps.py", 6, 169),
+    "models": (f"{MATRIX}test_aten", 4, 60),
+    "spellings-in-half": (f"{MATRIX}test_spelling", 5, 114),
+    "sizes": (f"{MATRIX}test_sizes_of_spelling", 12, 342),
+    "traps-in-half": (f"{MATRIX}test_pair", 12, 316),
 }
 """Tests, in how many parts they run, and at least how many there are, none of them skipped.
 
@@ -39,7 +39,7 @@ compiled: set[str] = set()
 """Digests of plans that this process has compiled: suites share most of theirs."""
 
 
-@pytest.mark.parametrize(("suite", "part"), PARTS)
+@pytest.mark.parametrize(("suite", "part"), PARTS, ids=[f"{suite}-{part:02}" for suite, part in PARTS])
 def test_suite(suite: str, part: int, tmp_path: Path) -> None:
     """In the interpreter each result is right, and each plan, as it is for a GPU, compiles."""
     tests, parts, least = SUITES[suite]
