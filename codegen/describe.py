@@ -59,14 +59,15 @@ def named_formulas(plan: KernelPlan) -> list[tuple[str, Program]]:
     """The formulas a kernel evaluates, by name."""
     named = (("score", plan.visible), ("mask", plan.mask), ("weight", plan.weight), ("sink", plan.sink))
     written = [("written", plan.score)] if plan.dead_rows == "as_written" else []
-    return [(n, p) for n, p in named if p is not None] + written
+    return [(n, p) for n, p in (*named, ("residual", plan.residual)) if p is not None] + written
 
 
 def segment_text(s: Segment) -> str:
     """One run of key tiles in words."""
     guard = f" if {formula(s.guard)} ({s.guard_scope})" if s.guard is not None else ""
     step = f" step {s.step}" if s.step != 1 else ""
-    return f"tiles {formula(s.lo)} .. {formula(s.hi)}{step}, {'masked' if s.needs_mask else 'unmasked'}{guard}"
+    masked = "masked by the residual" if s.residual else "masked" if s.needs_mask else "unmasked"
+    return f"tiles {formula(s.lo)} .. {formula(s.hi)}{step}, {masked}{guard}"
 
 
 def reads_pairs(visible: Program, mask: Program | None, weight: Program | None) -> bool:

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 Number = int | float | bool
 
@@ -62,7 +62,8 @@ class Segment:
     """Key tiles ``lo, lo+step, … < hi`` of one query tile.
 
     Programs over axes ``tq`` (query tile index), outer axes and sizes; ``tk`` too in a guard of scope ``tile``.
-    ``guard`` None means always. ``needs_mask``: some pair of some tile may be masked.
+    ``guard`` None means always. ``needs_mask``: some pair of some tile may be masked; where ``residual`` holds, only by
+    the plan's residual mask.
     """
 
     lo: Program
@@ -71,6 +72,7 @@ class Segment:
     step: int = 1
     guard: Program | None = None
     guard_scope: Literal["segment", "tile"] = "segment"
+    residual: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class KernelPlan:
     """Length of axis d where static; a compile-time constant of the kernel."""
     value_dim: int | None = None
     returns_lse: bool = False
+    residual: Program | None = None
+    """The part of the mask that tile ranges know nothing of: what it loads, such as padding."""
     version: int = PLAN_VERSION
 
     def to_json(self) -> str:
@@ -133,7 +137,7 @@ class KernelPlan:
                     },
                     "sides": tuple(Side(**s) for s in data["sides"]),
                     "segments": tuple(_segment(s) for s in data["segments"]),
-                    **{k: _program(data[k]) for k in ("score", "visible", "mask", "weight", "sink")},
+                    **{k: _program(data[k]) for k in ("score", "visible", "mask", "weight", "sink", "residual")},
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:

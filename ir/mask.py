@@ -59,6 +59,11 @@ class MaskSet:
         return sympy.And(*self.affine)
 
     @property
+    def residual_expr(self) -> sympy.Basic:
+        """The conjunction of the residual part."""
+        return sympy.And(*self.residual)
+
+    @property
     def outer_axes(self) -> tuple[str, ...]:
         """Names of the outer axes the affine part depends on, sorted."""
         return tuple(sorted(axes_of(self.affine_expr) - {"q", "k"}))

@@ -96,7 +96,9 @@ def _score(plan: KernelPlan, visible: Program) -> list[str]:
             "Visible", formula(visible), write_program(visible, scope, "f"), "vf", "vf qk, const Keys& keys"
         )
     if plan.mask is not None:
-        lines += _struct("Mask", formula(plan.mask), write_program(plan.mask, scope, "b"), "vb", "const Keys& keys")
+        lines += _mask("Mask", plan.mask, scope)
+    if any(s.residual for s in plan.segments) and plan.residual is not None:
+        lines += _mask("Residual", plan.residual, scope)
     if plan.weight is not None:
         lines += _struct(
             "Weight", formula(plan.weight), write_program(plan.weight, scope, "f"), "vf", "const Keys& keys"
@@ -107,6 +109,13 @@ def _score(plan: KernelPlan, visible: Program) -> list[str]:
         written = write_program(plan.score, scope, "f", rounded=True)
         lines += _struct("Written", formula(plan.score), written, "vf", "vf qk, const Keys& keys")
     return lines
+
+
+def _mask(name: str, program: Program, scope: Scope) -> list[str]:
+    """The functor of a mask; ``rows_alike``: it hides the same keys of every row."""
+    alike = not any(instr.op == "axis" and instr.value == "q" for instr in program)
+    lines = _struct(name, formula(program), write_program(program, scope, "b"), "vb", "const Keys& keys")
+    return [*lines[:2], f"  static constexpr bool rows_alike = {_bool(alike)};", *lines[2:]]
 
 
 def _struct(name: str, comment: str, lines: Lines, result: str, parameters: str) -> list[str]:
@@ -161,10 +170,8 @@ def _segments(plan: KernelPlan) -> list[str]:
             functions += _function(f"guard{i}", ("tq", "tk"), s.guard, plan, "b")
             test = f"[&](int64_t tk) {{ return guard{i}(tile.frame, tile.index, tk); }}"
         ranges.append(f"range[{i}] = {bounds};")
-        masked = s.needs_mask and plan.mask is not None
-        visits.append(
-            f"flash.template visit_blocks<{_bool(masked)}, {s.step}>(tile, tile.segment[{i}], begin, end, {test});"
-        )
+        mask = "NoMask" if plan.mask is None or not s.needs_mask else "Residual" if s.residual else "Mask"
+        visits.append(f"flash.template visit_blocks<{mask}, {s.step}>(tile, tile.segment[{i}], begin, end, {test});")
     return [
         *functions,
         f"static constexpr int num_segments = {len(plan.segments)};",

@@ -28,6 +28,7 @@ class Formulas:
     score: Program
     visible: Program
     mask: Program | None
+    residual: Program | None
     weight: Program | None
     sink: Program | None
     segments: tuple[Segment, ...]
@@ -63,11 +64,13 @@ def _formulas(
     block_m, block_n = tile or blocks(capability(target), demand(spec, size, dtype))
     outer = outer_axes(spec)
     mask = MaskSet.of(spec.mask, {name: size[name] for name in (*outer, "q", "k")})
-    tiles = segments(mask, outer, block_m, block_n, size["q"], size["k"])
+    apart = capability(target).language == "c++"
+    tiles = segments(mask, outer, block_m, block_n, size["q"], size["k"], residual_apart=apart)
     return Formulas(
         score=lower(spec.score),
         visible=lower(spec.visible),
         mask=None if mask.visible_everywhere else lower(spec.mask),
+        residual=lower(mask.residual_expr) if any(s.residual for s in tiles.segments) else None,
         weight=None if spec.weight is None else lower(spec.weight),
         sink=None if spec.sink is None else lower(spec.sink),
         segments=tiles.segments,
@@ -119,6 +122,7 @@ def plan_attention(op: Op, target: str = DEFAULT, tile: tuple[int, int] | None =
         score=parts.score,
         visible=parts.visible,
         mask=parts.mask,
+        residual=parts.residual,
         segments=parts.segments,
         block_m=parts.block_m,
         block_n=parts.block_n,

@@ -73,11 +73,14 @@ def segments(
     q_size: Dim,
     k_size: Dim,
     max_operations: int = mask_isl.MAX_OPERATIONS,
+    residual_apart: bool = False,
 ) -> SegmentResult:
     """The key tiles of one query tile, as programs over ``tq``, ``outer_axes``, sizes ``|q|``, ``|k|`` and the mask's.
 
     ``q_size``, ``k_size``: the lengths as the graph knows them; a relation between them sharpens the proofs. Right for
-    all positive lengths. Raises ValueError where the mask depends on an axis that is not in ``outer_axes``.
+    all positive lengths. ``residual_apart``: tiles that only the residual part of the mask may hide from are told apart
+    from those on the border of the affine part. Raises ValueError where the mask depends on an axis that is not in
+    ``outer_axes``.
     """
     unknown = set(mask.outer_axes) - set(outer_axes)
     if unknown:
@@ -87,9 +90,11 @@ def segments(
     everything = Span(sympy.Integer(0), _tiles(KEY_LENGTH, block_n), bool(mask.affine or mask.residual))
     if not mask.affine:
         return SegmentResult((everything.segment(),))
-    for exact in (True, False) if not mask.residual else (False,):
+    for exact in (True, False) if residual_apart or not mask.residual else (False,):
         result = _attempt(mask, block_m, block_n, lengths_condition(q_size, k_size), everything, exact, max_operations)
         if result is not None:
+            if exact and mask.residual:
+                result = dataclasses.replace(result, segments=tuple(map(_with_residual, result.segments)))
             coarse = (
                 "" if exact or mask.residual else "tiles without a masked pair are not told apart within the budget"
             )
@@ -97,6 +102,11 @@ def segments(
     return SegmentResult(
         (everything.segment(),), "tile ranges are not worked out within the budget: every tile is visited"
     )
+
+
+def _with_residual(segment: Segment) -> Segment:
+    """A segment of the affine part alone, where there is a residual one too."""
+    return segment if segment.needs_mask else dataclasses.replace(segment, needs_mask=True, residual=True)
 
 
 def _attempt(

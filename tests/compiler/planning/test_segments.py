@@ -135,6 +135,17 @@ def test_scattered_tiles_with_a_residual_are_guarded(run_program: Runner) -> Non
     assert check(run_program, expr, result, (320, 320), (32, 32), {}) == 0
 
 
+def test_tiles_that_only_the_residual_may_hide_from_are_told_apart(run_program: Runner) -> None:
+    expr = (k <= q) & PADDING
+    inner, border = segments(MaskSet.of(expr), [], 32, 32, S, S, residual_apart=True).segments
+    assert (inner.needs_mask, inner.residual, border.needs_mask, border.residual) == (True, True, True, False)
+    plain_inner, plain_border = plan(k <= q, S, S).segments
+    assert (inner.lo, inner.hi) == (plain_inner.lo, plain_inner.hi)
+    assert (border.lo, border.hi) == (plain_border.lo, plain_border.hi)
+    (both,) = segments(MaskSet.of(expr), [], 32, 32, S, S).segments
+    assert (both.needs_mask, both.residual) == (True, False)
+
+
 def test_a_relation_between_the_lengths_is_used() -> None:
     assert plan(k >= S + 32, S, S).segments == ()
     assert plan(k >= S + 32, S, T).segments != ()

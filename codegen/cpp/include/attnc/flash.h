@@ -29,6 +29,10 @@ struct PlainScore {
   PlainScore(const Frame&, int64_t) {}
 };
 typedef PlainScore NoWeight;
+struct NoMask : PlainScore {
+  static constexpr bool rows_alike = false;
+  using PlainScore::PlainScore;
+};
 
 template <int N>
 struct Operand {
@@ -191,12 +195,39 @@ struct Flash {
   }
 
   // Blocks lo, lo + step, … < hi of one segment that lie in [begin, end).
-  template <bool MASK, int64_t STEP, class Guard>
+  template <class Mask, int64_t STEP, class Guard>
   void visit_blocks(Tile& t, Range r, int64_t begin, int64_t end, Guard guard) {
     int64_t block = r.lo;
     if (block < begin) block += round_up(begin - block, STEP);
     for (const int64_t stop = min_of(r.hi, end); block < stop; block += STEP)
-      if (guard(block)) do_block<MASK, typename P::Visible, P::log2_units>(t, block);
+      if (guard(block)) visit_block<Mask>(t, block);
+  }
+
+  template <class Mask>
+  void visit_block(Tile& t, int64_t block) {
+    if constexpr (Mask::rows_alike) {
+      const Seen seen = seen_of<Mask>(t, block);
+      if (!seen.some) return;
+      if (seen.all) return do_block<NoMask, typename P::Visible, P::log2_units>(t, block);
+    }
+    do_block<Mask, typename P::Visible, P::log2_units>(t, block);
+  }
+
+  struct Seen {
+    bool some, all;
+  };
+
+  // Whether some and whether all keys of a block are visible under a mask that is the same for every row.
+  template <class Mask>
+  Seen seen_of(const Tile& t, int64_t block) const {
+    const int64_t key = block * BN, valid = min_of(BN, call.k_len - key);
+    const Mask visible(t.frame, t.position[0]);
+    Seen seen = {false, true};
+    for (int64_t j = 0; j < valid; j += W) {
+      const vb x = visible(keys_at(key + j, call.k_len));
+      seen.some |= any(x), seen.all &= !any(!x);
+    }
+    return seen;
   }
 
   void written_pass(int64_t count) {
@@ -206,7 +237,7 @@ struct Flash {
       const int64_t end = min_of(chunk_begin + call.blocks_per_chunk, call.blocks);
       for (int64_t t = 0; t < count; t++)
         for (int64_t block = chunk_begin; block < end; block++)
-          if (tiles[t].rows) do_block<false, typename P::Written, false>(tiles[t], block);
+          if (tiles[t].rows) do_block<NoMask, typename P::Written, false>(tiles[t], block);
     }
   }
 
@@ -232,7 +263,7 @@ struct Flash {
 
   // ---- one tile against one block -----------------------------------------------------------------------------------
 
-  template <bool MASK, class Score, bool LOG2>
+  template <class Mask, class Score, bool LOG2>
   __attribute__((noinline)) void do_block(Tile& t, int64_t block) {
     const int64_t slot = block - chunk_begin;
     if (!packed[slot]) pack_block(block);
@@ -241,20 +272,21 @@ struct Flash {
     for (int64_t i = 0; i < t.rows; i += MR) {
       const int64_t rows = min_of(MR, t.rows - i);
       Range keys = {0, valid};  // of this strip, vectors that hold a visible key
-      if constexpr (MASK) keys = mask_strip(t, i, rows, key, valid);
+      if constexpr (!Mask::identity) keys = mask_strip<Mask>(t, i, rows, key, valid);
       if (keys.lo >= keys.hi) continue;
       query_key(rows, t.q + i * d, k, keys);
-      for (int64_t r = 0; r < rows; r++) softmax_row<MASK, Score, LOG2>(t, i + r, r, key, valid, keys);
+      for (int64_t r = 0; r < rows; r++) softmax_row<!Mask::identity, Score, LOG2>(t, i + r, r, key, valid, keys);
       weighted_values(rows, scores + keys.lo, v, keys, t.o + i * e_padded);
     }
   }
 
   vi* mask_row(int64_t r) const { return (vi*)(scores + (MR + r) * BNP); }
 
+  template <class Mask>
   Range mask_strip(const Tile& t, int64_t i, int64_t rows, int64_t key, int64_t valid) const {
     int64_t lo = valid, hi = 0;
     for (int64_t r = 0; r < rows; r++) {
-      const typename P::Mask visible(t.frame, t.position[i + r]);
+      const Mask visible(t.frame, t.position[i + r]);
       for (int64_t j = 0; j < valid; j += W) {
         const vb x = visible(keys_at(key + j, call.k_len));
         mask_row(r)[j / W] = x;
