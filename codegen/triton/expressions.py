@@ -25,6 +25,7 @@ FLOATS = {
     "max": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
     "floordiv": "float_floor_div({0}, {1})",
     "mod": "float_floor_mod({0}, {1})",
+    "pow": "float_power({0}, {1})",
 }
 """What differs on floats. torch's minimum and maximum let NaN through."""
 

@@ -197,15 +197,17 @@ class _Writer:
         return self.apply(op, "f", operands)
 
     def power(self, kind: Kind, base: Val, exponent: Val) -> Val:
-        """Small whole exponents by multiplication; fractions by logarithm, which makes NaN of a negative base."""
+        """Small whole exponents by multiplication; a fraction by logarithm, which makes NaN of a negative base."""
         number = exponent.const
         if number is not None and float(number).is_integer() and 1 <= number <= 8:
             value = base
             for _ in range(int(number) - 1):
                 value = self.apply("mul", "f", [value, base]) if kind == "f" else self.integers("mul", [value, base])
             return value
-        if kind == "i" or number is None or float(number).is_integer():
-            raise ValueError(f"a power with the exponent {exponent.text} cannot be written in Triton")
+        if kind == "i":
+            raise ValueError(f"a power of integers with the exponent {exponent.text} cannot be written in Triton")
+        if number is None or float(number).is_integer():
+            return self.apply("pow", "f", [self.materialise(base), self.materialise(exponent)])
         return self.define(f"tl.exp2({exponent.text} * tl.log2({self.block(base)}))", "f", base.keys)
 
     def integers(self, op: str, args: list[Val]) -> Val:

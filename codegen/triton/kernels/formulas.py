@@ -34,6 +34,15 @@ def float_floor_mod(a, b):
 
 
 @triton.jit
+def float_power(a, b):
+    """aᵇ as C's ``powf``, to a relative error of |b · log₂ a| · 2⁻²³. The sign of a zero base is lost."""
+    size = tl.exp2(b * tl.log2(tl.abs(a)))
+    odd = b - 2.0 * tl.floor(b * 0.5) == 1.0
+    signed = tl.where(a < 0.0, tl.where(tl.floor(b) == b, tl.where(odd, -size, size), float("nan")), size)
+    return tl.where((b == 0.0) | (a == 1.0), 1.0, signed)
+
+
+@triton.jit
 def sigmoid(x):
     return 1.0 / (1.0 + tl.exp(-x))
 
