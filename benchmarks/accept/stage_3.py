@@ -9,7 +9,7 @@ from benchmarks.machine import GATED, TARGETS
 MACHINE = "benchmarks.machine"
 MATRIX = "tests/triton/test_kernel_matrix.py"
 PARTS, SHARDS = 3, 18
-EVERYWHERE = {"spellings": 3, "traps": 6, "models": 4, "spellings-in-half": 5, "sizes": 12, "traps-in-half": 12}
+EVERYWHERE = {"spellings": 3, "traps": 6, "models": 6, "spellings-in-half": 5, "sizes": 12, "traps-in-half": 12}
 """In how many parts the tests of stages 1 and 2 are run on Triton's kernels."""
 
 CHECKS = (

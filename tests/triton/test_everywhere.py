@@ -22,7 +22,7 @@ MATRIX = "tests/compiler/test_matrix.py::"
 SUITES = {
     "spellings": ("tests/compiler/test_spellings.py", 3, 74),
     "traps": ("tests/compiler/test_traps.py", 6, 169),
-    "models": (f"{MATRIX}test_aten", 4, 60),
+    "models": (f"{MATRIX}test_aten", 6, 60),
     "spellings-in-half": (f"{MATRIX}test_spelling", 5, 114),
     "sizes": (f"{MATRIX}test_sizes_of_spelling", 12, 342),
     "traps-in-half": (f"{MATRIX}test_pair", 12, 316),
