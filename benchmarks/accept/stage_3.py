@@ -58,6 +58,20 @@ CHECKS = (
         "Emitted files of more than 10 attentions check themselves where only torch and triton are installed.",
         (suite("run", "tests/codegen/test_triton_alone.py"),),
     ),
+    Check(
+        "ahead-of-time",
+        "`attnc kernels` reports what a GPU would run and why; compiled code has its record, is launched through the "
+        "driver, and falls back to its source; under Inductor a kernel is a user's Triton kernel.",
+        (
+            suite("build", "tests/compiler/machine", "tests/compiler/cli/test_kernels.py"),
+            suite("launch", "tests/runtime/gpu", "tests/runtime/test_inlined.py"),
+        ),
+    ),
+    Check(
+        "gpu-script",
+        "The script for a machine with a GPU is right as far as it goes without one, and says so where there is none.",
+        (suite("script", "tests/benchmarks/test_gpu.py"),),
+    ),
     KNOWN_BUGS,
     MAKE_CHECK,
     MAKE_TEST,
