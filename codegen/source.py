@@ -8,6 +8,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+SUFFIXES = {"c++": ".cpp", "triton": ".py"}
+"""Of a file that holds a source, by language."""
+COMMENTS = {"c++": "//", "triton": "#"}
+"""What begins a line of comment, by language."""
 INCLUDE_DIR = Path(__file__).parent / "cpp" / "include"
 """The folder a C++ build passes with ``-I``."""
 

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import importlib.metadata
 import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from attnc.codegen.source import COMMENTS, SUFFIXES, Source
 from attnc.compiler.inspection.pictures import Album, numeric_sizes
 from attnc.compiler.passes.base import Context, Pass
 from attnc.compiler.report import Report
@@ -18,6 +22,8 @@ from attnc.ir.graph import Graph
 from attnc.ir.printer import print_graph
 
 SITES_VERSION = 1
+ORIGIN_LINES = 2
+"""Lines above a kernel that say where it is from."""
 
 _graphs = itertools.count()
 
@@ -42,10 +48,28 @@ class Dump:
         """The kernels, the attentions of the last graph with their pictures, and the report."""
         files = {digest: context.kernel_name(digest) for digest in context.kernels}
         for digest, (plan, source) in context.kernels.items():
-            write_atomic(self.folder / f"{files[digest]}.cpp", source.text)
+            path = self.folder / f"{files[digest]}{SUFFIXES[source.language]}"
+            write_atomic(path, _origin(source, files[digest], report) + source.text)
             write_atomic(self.folder / f"{files[digest]}.plan.json", plan.to_json())
         write_atomic(self.folder / "sites.json", _sites(self._last, context, files))
         write_atomic(self.folder / "report.json", report.to_json())
+
+
+def _origin(source: Source, kernel: str, report: Report) -> str:
+    """Comments above a kernel: the graph and the attentions it is of, and the versions that wrote it."""
+    sites = ", ".join(f"{site.index} at {site.where}" for site in report.sites if site.kernel == kernel)
+    versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
+    mark = COMMENTS[source.language]
+    return f"{mark} {report.name}: attention {sites}\n{mark} written with {versions}\n"
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("attnc", "torch", "triton"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def _new_folder(parent: Path) -> Path:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnc.compiler.dump import SITES_VERSION
+from attnc.codegen.source import SUFFIXES
+from attnc.compiler.dump import ORIGIN_LINES, SITES_VERSION
 from attnc.compiler.inspection.pictures import Picture
 from attnc.compiler.report import Report
 from attnc.ir.diagnostics import AttncError
@@ -48,7 +49,7 @@ class GraphDump:
     attentions: list[Attention] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     kernels: dict[str, str] = field(default_factory=dict)
-    """File name without suffix → text."""
+    """File name without suffix → text, without the lines that say where it is from."""
 
     @property
     def name(self) -> str:
@@ -84,7 +85,9 @@ def _number(folder: Path) -> tuple[int, str]:
 
 def _read_graph(folder: Path) -> GraphDump:
     dump = GraphDump(folder, [(file.stem, read_ir(file)) for file in sorted(folder.glob("*.ir"))])
-    dump.kernels = {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.cpp"))}
+    sources = sorted(file for suffix in SUFFIXES.values() for file in folder.glob(f"*{suffix}"))
+    texts = ((file.stem, file.read_text(encoding="utf-8").split("\n", ORIGIN_LINES)) for file in sources)
+    dump.kernels = {name: lines[ORIGIN_LINES] for name, lines in texts if len(lines) > ORIGIN_LINES}
     report, sites = folder / "report.json", folder / "sites.json"
     try:
         if report.is_file():

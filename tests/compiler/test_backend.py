@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 import attnc
-from attnc.compiler import driver
+from attnc.compiler import api, driver
 from attnc.compiler.codedoc import document
+from attnc.compiler.inspection.folder import read_dump
 from attnc.compiler.options import OptionError, Options
 from attnc.compiler.report import Report, fused_count, reports
 from attnc.compiler.verify import NumericError
@@ -137,8 +138,25 @@ def test_dump(tmp_path: Path) -> None:
     for file in folder.glob("*.ir"):
         parse_graph(file.read_text())
     assert "attn.attention" in (folder / "03_fuse-attention.ir").read_text()
-    kernel = report.sites[0].kernel
-    assert (folder / f"{kernel}.cpp").read_text() == report.kernels[kernel]
+    site = report.sites[0]
+    origin, versions, *text = (folder / f"{site.kernel}.cpp").read_text().splitlines(keepends=True)
+    assert origin == f"// {report.name}: attention 0 at {site.where}\n"
+    assert versions.startswith("// written with attnc ") and f"torch {torch.__version__}" in versions
+    assert "".join(text) == report.kernels[site.kernel]
+
+
+def test_a_dump_for_a_gpu(tmp_path: Path) -> None:
+    class Causal(torch.nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return causal(q, k, v)
+
+    program = api.compile(Causal(), qkv(), options={"dump_ir": str(tmp_path), "target": "sm_90"})
+    ((kernel, text),) = program.report.kernels.items()
+    (path,) = tmp_path.glob("*/*.py")
+    assert path.stem == kernel and path.read_text().endswith(text)
+    assert path.read_text().startswith(f"# {program.report.name}: attention 0 at ")
+    (dump,) = read_dump(tmp_path)
+    assert dump.kernels == {kernel: text}
 
 
 def test_a_dump_that_cannot_be_written_says_so(tmp_path: Path) -> None:

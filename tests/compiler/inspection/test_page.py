@@ -93,7 +93,9 @@ def test_sites_masks_and_certificates(tmp_path: Path, model: Model, parsed: Pars
     uses = [attrs["href"] for tag, attrs in found.tags if tag == "use"]
     assert uses == ["#picture-0-0"]
     kernel = next(tmp_path.glob("*/*.cpp"))
-    assert kernel.read_text() in found.texts["kernel-0"]
+    origin, _, text = kernel.read_text().split("\n", 2)
+    assert origin.startswith("// ") and "attention 0 at model.py:" in origin
+    assert text in found.texts["kernel-0"]
 
 
 def test_rows_carry_their_source_and_attentions_their_kernel(
