@@ -108,15 +108,17 @@ def verdict() -> dict[str, object]:
     ]
     assert not shut, "; ".join(shut)
     for target in GATED:
-        masked, plain = (_of(found[target], name)["mask_signature"] for name in ("causal", "cross"))
+        causal, cross = (_of(found[target], name) for name in ("causal", "cross"))
+        plain = next(f["mask_signature"] for f in _in_both_forms(cross) if _copies(f) == _copies(causal))
+        masked = causal["mask_signature"]
         assert masked == plain, f"{target}: the loop without a mask has {masked}, that of a kernel without one {plain}"
     causal = _of(found["sm_90"], "causal")
     assert causal["non_matrix_per_matrix"] <= 34, causal["non_matrix_per_matrix"]
     return {"kernels": sum(map(len, found.values())), "targets": len(found), "causal": causal["non_matrix_per_matrix"]}
 
 
-def _of(found: list[dict[str, Any]], variant: str) -> dict[str, Any]:
-    return next(f for f in found if f["variant"] == variant and f["head_dim"] == 128)
+def _of(found: list[dict[str, Any]], variant: str, head_dim: int = 128) -> dict[str, Any]:
+    return next(f for f in found if f["variant"] == variant and f["head_dim"] == head_dim)
 
 
 def write(found: dict[str, list[dict[str, Any]]]) -> None:
@@ -139,24 +141,64 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     for target, kernels in found.items():
         base = _of(kernels, "causal").get("others_per_score", 0)
         lines += [f"## {target}", "", *_HEAD, *(_line(f, base) for f in kernels), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_forms(found)])
+
+
+def _forms(found: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Plain causal kernels in both forms, where a target has two."""
+    lines = [
+        "## Pointers and descriptors",
+        "",
+        "The tile that was chosen for plain causal attention, with keys and values read through pointers and through",
+        "tensor descriptors, which are in use where they take fewer registers and no more instructions.",
+        "",
+        "| target | head dim | copies | in use | registers | shared | loop | matrix | others/matrix | gates |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for target, kernels in found.items():
+        for head_dim in (64, 128):
+            forms = _in_both_forms(_of(kernels, "causal", head_dim))
+            lines += [_form_line(target, head_dim, f, f is forms[0]) for f in forms if len(forms) == 2]
+    return [*lines, ""]
+
+
+def _in_both_forms(f: dict[str, Any]) -> list[dict[str, Any]]:
+    """A kernel and, where there is one, the other form of the same tile."""
+    if "failure" in f:
+        return []
+    other = {**f["config"], "described": not f["config"]["described"]}
+    return [f, *(d for d in f["discarded"] if d["config"] == other)]
+
+
+def _copies(figures: dict[str, Any]) -> str:
+    """By what a kernel's keys and values are copied."""
+    return "descriptors" if figures["config"]["described"] else "pointers"
+
+
+def _form_line(target: str, head_dim: int, f: dict[str, Any], used: bool) -> str:
+    if "registers" not in f:
+        return f"| {target} | {head_dim} | {_copies(f)} | {f['reason']} | | | | | | |"
+    names = ("registers", "shared", "length", "tensor_core", "non_matrix_per_matrix")
+    cells = [target, head_dim, _copies(f), "yes" if used else "", *(f[name] for name in names)]
+    cells.append(", ".join(g["gate"] for g in f["gates"]))
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 _HEAD = (
-    "| kernel | head dim | dtype | tile | warps | stages | registers | spills | shared | loop | matrix | others/matrix "
-    "| others/score | against causal | gates |",
-    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    "| kernel | head dim | dtype | tile | warps | stages | copies | registers | spills | shared | loop | matrix "
+    "| others/matrix | others/score | against causal | gates |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
 def _line(f: dict[str, Any], base: float) -> str:
     if "failure" in f:
-        return f"| {f['variant']} | {f['head_dim']} | {f['dtype']} | {f['failure']} | | | | | | | | | | | |"
-    config, score = f["config"], f["others_per_score"]
+        return f"| {f['variant']} | {f['head_dim']} | {f['dtype']} | {f['failure']} | | | | | | | | | | | | |"
+    config, score, copies = f["config"], f["others_per_score"], _copies(f)
     against = f"{100 * (score / base - 1):+.0f} %" if base and f["head_dim"] == 128 else ""
     cells = [
         f["variant"], f["head_dim"], f["dtype"], f"{config['block_m']}×{config['block_n']}", config["num_warps"],
-        config["num_stages"], f["registers"], f["spills"], f["shared"], f["length"], f["tensor_core"],
+        config["num_stages"], copies, f["registers"], f["spills"], f["shared"], f["length"], f["tensor_core"],
         f["non_matrix_per_matrix"], score, against, ", ".join(g["gate"] for g in f["gates"]),
     ]  # fmt: skip
     return f"| {' | '.join(str(cell) for cell in cells)} |"

@@ -13,6 +13,7 @@ from attnc.codegen.op_kinds import Kind
 from attnc.codegen.plan import Instr, KernelPlan, Program
 from attnc.codegen.source import Source
 from attnc.codegen.targets import Capability, capability
+from attnc.codegen.triton.descriptors import describable, preferred
 from attnc.codegen.triton.dims import parts
 from attnc.codegen.triton.launch import Launch
 from attnc.codegen.triton.parameters import Layout
@@ -38,6 +39,7 @@ if __name__ == "__main__" and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before triton is loaded
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 """
 _DEAD_ROWS = {"none": 0, "zero": 1, "as_written": 2}
@@ -64,6 +66,8 @@ def emit(plan: KernelPlan) -> Source:
             _template("formulas"),
             *_page(plan, layout, target),
             *_host_constants(plan, layout),
+            _template("descriptors"),
+            "",
             _template("host"),
             "",
             _template("naive"),
@@ -75,20 +79,23 @@ def emit(plan: KernelPlan) -> Source:
     return Source("triton", kernel_name(plan), text, plan.digest)
 
 
-def launch(plan: KernelPlan) -> Launch:
+def launch(plan: KernelPlan, described: bool = False) -> Launch:
     """How the kernel of :func:`emit` is compiled ahead of time.
 
-    Raises ValueError where a head dimension isn't known.
+    ``described``: keys and values come as tensor descriptors. Raises ValueError where a head dimension isn't known, or
+    where the plan has no descriptors.
     """
     if plan.head_dim is None or plan.value_dim is None:
         raise ValueError("compiling ahead of time needs head dimensions that are known")
+    if described and not describable(plan):
+        raise ValueError(f"a kernel for {plan.target} whose keys and values have no tensor descriptors")
     (d_high, d_low), (e_high, e_low) = parts(plan.head_dim), parts(plan.value_dim)
     constants = {
         "D": plan.head_dim, "D_HIGH": d_high, "D_LOW": d_low,
         "E": plan.value_dim, "E_HIGH": e_high, "E_LOW": e_low,
     }  # fmt: skip
     chosen = plan_tuning(plan)
-    return Launch(KERNEL, Layout(plan).parameters(), constants, chosen.num_warps, chosen.num_stages)
+    return Launch(KERNEL, Layout(plan).parameters(described), constants, chosen.num_warps, chosen.num_stages)
 
 
 def plan_tuning(plan: KernelPlan) -> Tuning:
@@ -101,7 +108,7 @@ def plan_tuning(plan: KernelPlan) -> Tuning:
 def _template(name: str) -> str:
     """The text of a kernel file without its head: what it says about placeholders, and imports."""
     text = (_KERNELS / f"{name}.py").read_text(encoding="utf-8")
-    return re.sub(r'\A""".*?"""\n+(import [^\n]*\n|\n)*', "", text, flags=re.DOTALL)
+    return re.sub(r'\A""".*?"""\n+((import|from) [^\n]*\n|\n)*', "", text, flags=re.DOTALL)
 
 
 # -- constants and formulas
@@ -125,7 +132,8 @@ def _page(plan: KernelPlan, layout: Layout, target: Capability) -> list[str]:
         *(_written(plan, layout) if plan.dead_rows == "as_written" else ()),
         *segment_functions(plan, layout),
     ]
-    kernel = _kernel(plan, layout, {"PARAMETERS": layout.run_time, **lists})
+    indices = {f"{operand.upper()}_INDEX": layout.index(operand) for operand in ("k", "v")}
+    kernel = _kernel(plan, layout, {"PARAMETERS": layout.run_time, **indices, **lists})
     return [_expand("\n".join(lines), lists), kernel]
 
 
@@ -255,6 +263,7 @@ def _host_constants(plan: KernelPlan, layout: Layout) -> list[str]:
         f"SIDES = [{sides}]",
         f"SIDE_READS = {side_reads(plan)!r}",
         f"NUM_SIZES = {len(plan.sizes)}",
+        f"DESCRIPTORS = {preferred(plan)}",
         f"OUT_DTYPE = {_torch_type(plan.dtypes[3])}",
         f"NUM_WARPS, NUM_STAGES = {chosen.num_warps}, {chosen.num_stages}",
         "",

@@ -31,3 +31,8 @@ class Launch:
     """``tl.constexpr`` parameters of the function, after the run-time ones."""
     num_warps: int
     num_stages: int
+
+    @property
+    def described(self) -> bool:
+        """Whether operands come as tensor descriptors."""
+        return any(parameter.type.startswith("tensordesc<") for parameter in self.parameters)

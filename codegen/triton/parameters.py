@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.ranges import LENGTH
+from attnc.codegen.triton.dims import parts
 from attnc.codegen.triton.expressions import element_type
 from attnc.codegen.triton.launch import Parameter
 from attnc.codegen.triton.programs import Names
@@ -88,22 +89,38 @@ class Layout:
         ]
         return " + ".join([_OPERANDS[operand], *terms])
 
-    def parameters(self) -> tuple[Parameter, ...]:
+    def index(self, operand: str) -> tuple[str, ...]:
+        """The outer index in the tensor descriptor of k or v."""
+        return tuple(f"i_{axis}" for axis in self.axes[operand] if axis in self.plan.outer)
+
+    def parameters(self, described: bool = False) -> tuple[Parameter, ...]:
         """Signature of the kernel for code compiled ahead of time.
 
         Operands are assumed to begin at addresses that are multiples of 16 bytes, with contiguous features and with
         other strides that are multiples of 16 elements: the layout of every projection whose head dimension is one.
+
+        ``described``: k and v are tensor descriptors, whose other strides are multiples of 16 bytes; the kernel reads
+        none of theirs.
         """
-        plan = self.plan
-        dtypes = dict(zip(_OPERANDS, (*plan.dtypes, "f32"), strict=True))
-        operands = [Parameter(n, f"*{element_type(dtypes[o])}", "aligned") for o, n in _OPERANDS.items()]
-        sides = [Parameter(f"t{i}", f"*{element_type(s.dtype)}", "aligned") for i, s in enumerate(plan.sides)]
-        strides = [self._stride(operand, axis) for operand, axes in self.axes.items() for axis in axes]
-        rest = [Parameter(name, "i32") for name in self.frame[len(plan.sides) :]]
+        sides = [Parameter(f"t{i}", f"*{element_type(s.dtype)}", "aligned") for i, s in enumerate(self.plan.sides)]
+        by_descriptor = ("k", "v") if described else ()
+        operands = [self._operand(operand, operand in by_descriptor) for operand in _OPERANDS]
+        free = ("lse", *by_descriptor)
+        strides = [self._stride(operand, axis, free) for operand, axes in self.axes.items() for axis in axes]
+        rest = [Parameter(name, "i32") for name in self.frame[len(sides) :]]
         return (*operands, *sides, *strides, *rest)
 
-    def _stride(self, operand: str, axis: str) -> Parameter:
+    def _operand(self, operand: str, described: bool) -> Parameter:
+        kind = element_type(dict(zip(_OPERANDS, (*self.plan.dtypes, "f32"), strict=True))[operand])
+        if not described:
+            return Parameter(_OPERANDS[operand], f"*{kind}", "aligned")
+        length = self.plan.head_dim if operand == "k" else self.plan.value_dim
+        assert length is not None  # compiling ahead of time needs it anyway
+        tile = [*(1 for _ in self.index(operand)), self.plan.block_n, parts(length)[0]]
+        return Parameter(_OPERANDS[operand], f"tensordesc<{kind}{tile}>")
+
+    def _stride(self, operand: str, axis: str, free: tuple[str, ...]) -> Parameter:
         name = self.stride(operand, axis)
         if axis in ("d", "e"):
             return Parameter(name, "i32", "one")
-        return Parameter(name, "i32", "nothing" if operand == "lse" else "aligned")
+        return Parameter(name, "i32", "nothing" if operand in free else "aligned")

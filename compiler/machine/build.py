@@ -20,6 +20,7 @@ from typing import Any
 from attnc.codegen.targets import Capability, Gpu
 from attnc.codegen.triton.launch import Launch
 from attnc.compiler.machine.resources import Resources, from_amdgcn, from_ptxas
+from attnc.runtime.gpu.record import Box
 
 WORKER = Path(__file__).with_name("worker.py")
 TIMEOUT = 600.0
@@ -68,6 +69,8 @@ class Binary:
     """Columns of tensor memory (sm_100)."""
     warnings: tuple[str, ...] = ()
     """Of ptxas, C75xx: wgmma instructions that wait for each other."""
+    descriptors: tuple[Box, ...] = ()
+    """How the tiles of each tensor descriptor among the parameters are copied, in order."""
 
 
 def compile_kernel(text: str, launch: Launch, target: Capability, triton: Path | None = None) -> Binary:
@@ -179,5 +182,6 @@ def binary(reply: dict[str, Any], code: bytes, assembly: str, needs: Resources, 
         global_scratch=reply["global_scratch_size"] or 0,
         profile_scratch=reply["profile_scratch_size"] or 0,
         tensor_memory=reply["tmem_size"] or 0,
+        descriptors=tuple(Box(tuple(box["block"]), box["swizzle"]) for box in reply["descriptors"]),
         **dataclasses.asdict(needs),
     )

@@ -30,5 +30,6 @@ def package(selected: Selected, name: str, folder: Path) -> Path:
         parameters=tuple(Parameter(**dataclasses.asdict(p)) for p in selected.launch.parameters),
         constants=dict(selected.launch.constants),
         scratch=Scratch(program=binary.global_scratch, profile=binary.profile_scratch),
+        descriptors=binary.descriptors,
     )
     return write(folder, record, binary.code, selected.source.text)

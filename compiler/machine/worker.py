@@ -65,6 +65,12 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
+def boxes(metadata: Any) -> list[dict[str, Any]]:
+    """How hardware copies the tiles of each tensor descriptor that the kernel is given, in order."""
+    described = getattr(metadata, "tensordesc_meta", None) or ()
+    return [{"block": list(one["block_size"]), "swizzle": int(one["swizzle"])} for one in described]
+
+
 def build(folder: Path) -> dict[str, Any]:
     """Compile, write the results and say what they are."""
     request = json.loads((folder / "request.json").read_text())
@@ -75,7 +81,8 @@ def build(folder: Path) -> dict[str, Any]:
     code, assembly = ("cubin", "ptx") if target.backend == "cuda" else ("hsaco", "amdgcn")
     (folder / "code").write_bytes(made.asm[code])
     (folder / "assembly").write_text(made.asm[assembly])
-    return {"log": log.getvalue()} | {name: getattr(made.metadata, name, None) for name in METADATA}
+    facts = {name: getattr(made.metadata, name, None) for name in METADATA}
+    return facts | {"log": log.getvalue(), "descriptors": boxes(made.metadata)}
 
 
 def answer(folder: Path) -> dict[str, Any]:

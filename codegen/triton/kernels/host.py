@@ -65,5 +65,5 @@ def attention(q, k, v, sides=(), sizes=(), out_dtype=None):
     out, lse, programs, arguments = prepared(q, k, v, sides, sizes, out_dtype)
     if programs:
         with torch.cuda.device_of(q):
-            prefill[(programs,)](*arguments, num_warps=NUM_WARPS, num_stages=NUM_STAGES)
+            prefill[(programs,)](*by_descriptor(*arguments), num_warps=NUM_WARPS, num_stages=NUM_STAGES)
     return out, lse

@@ -8,6 +8,10 @@ PARAMETERS, FRAME, OUTER and ROW are lists of names that differ from plan to pla
     OUTER       the outer index of this program, such as batch and head
     ROW         what formulas need of a row of queries and of no key, computed once
     Q_AT, …     where an operand begins for this outer index
+    K_INDEX, …  this outer index in the tensor descriptor of keys or values
+
+Keys and values come as pointers or, both of them, as tensor descriptors (outer axes × rows × features), whose tiles
+hardware copies and fills with zeros outside of the tensor. What is computed is the same.
 """
 
 import triton
@@ -60,7 +64,10 @@ def one_tile(
     d, e = tl.arange(0, D_HIGH), tl.arange(0, E_HIGH)
     k_offset = tl.cast(first, tl.int64) * k_row
     v_offset = tl.cast(first, tl.int64) * v_row
-    k = load_part(k_at + k_offset, key, d, k_len, D, KIND >= EDGE, D >= D_HIGH)
+    if isinstance(k_at, tl.tensor_descriptor):
+        k = tl.reshape(k_at.load([K_INDEX, first, 0]), [BLOCK_N, D_HIGH])
+    else:
+        k = load_part(k_at + k_offset, key, d, k_len, D, KIND >= EDGE, D >= D_HIGH)
     score = product(q, tl.trans(k), tl.zeros([BLOCK_M, BLOCK_N], tl.float32))
     if D_LOW > 0:
         d_low = D_HIGH + tl.arange(0, D_LOW)
@@ -93,7 +100,10 @@ def one_tile(
     l = l * scale + tl.sum(p, 1)
     if HAS_WEIGHT:
         p = p * weight(rows, keys, ROW, OUTER, FRAME)
-    v = load_part(v_at + v_offset, key, e, k_len, E, KIND >= EDGE, E >= E_HIGH)
+    if isinstance(v_at, tl.tensor_descriptor):
+        v = tl.reshape(v_at.load([V_INDEX, first, 0]), [BLOCK_N, E_HIGH])
+    else:
+        v = load_part(v_at + v_offset, key, e, k_len, E, KIND >= EDGE, E >= E_HIGH)
     o = product(p.to(v.dtype), v, o * scale[:, None])
     if E_LOW > 0:
         e_low = E_HIGH + tl.arange(0, E_LOW)
@@ -177,23 +187,29 @@ def prefill(
     flat = tl.program_id(0) // tiles
     tq = tiles - 1 - tl.program_id(0) % tiles
     OUTER = outer_index(flat, FRAME)
-    q_start, k_start, v_start, out_start, lse_start = Q_AT, K_AT, V_AT, OUT_AT, LSE_AT
+    q_start, out_start, lse_start = Q_AT, OUT_AT, LSE_AT
     row = tq * BLOCK_M + tl.arange(0, BLOCK_M)
     kept = row < q_len
     rows = tl.minimum(row, q_len - 1)[:, None]
     key, d, e = tl.arange(0, BLOCK_N), tl.arange(0, D_HIGH), tl.arange(0, E_HIGH)
 
     q = load_part(part_pointers(q_start, row, d, q_row, q_col), row, d, q_len, D, True, D >= D_HIGH)
-    k_at = part_pointers(k_start, key, d, k_row, k_col)
-    v_at = part_pointers(v_start, key, e, v_row, v_col)
-    q_low, k_low_at, v_low_at = q, k_at, v_at
+    q_low = q
     if D_LOW > 0:
         d_low = D_HIGH + tl.arange(0, D_LOW)
         place = part_pointers(q_start, row, d_low, q_row, q_col)
         q_low = load_part(place, row, d_low, q_len, D, True, D == D_HIGH + D_LOW)
-        k_low_at = part_pointers(k_start, key, d_low, k_row, k_col)
-    if E_LOW > 0:
-        v_low_at = part_pointers(v_start, key, E_HIGH + tl.arange(0, E_LOW), v_row, v_col)
+    if isinstance(K, tl.tensor_descriptor):  # a head dimension in two parts comes by pointers
+        k_at, v_at, k_low_at, v_low_at = K, V, K, V
+    else:
+        k_start, v_start = K_AT, V_AT
+        k_at = part_pointers(k_start, key, d, k_row, k_col)
+        v_at = part_pointers(v_start, key, e, v_row, v_col)
+        k_low_at, v_low_at = k_at, v_at
+        if D_LOW > 0:
+            k_low_at = part_pointers(k_start, key, D_HIGH + tl.arange(0, D_LOW), k_row, k_col)
+        if E_LOW > 0:
+            v_low_at = part_pointers(v_start, key, E_HIGH + tl.arange(0, E_LOW), v_row, v_col)
 
     ROW = row_values(rows, OUTER, FRAME)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
