@@ -12,6 +12,7 @@ from attnc.compiler.dump import Dump
 from attnc.compiler.frontends.torch.importer import import_graph
 from attnc.compiler.hints import size_hints, user_names
 from attnc.compiler.host.lower_rope import RopeProgram
+from attnc.compiler.host.rope_kernel import Rotations
 from attnc.compiler.host.to_fx import Expanded, Lowered, export_graph
 from attnc.compiler.options import Options
 from attnc.compiler.passes.base import Context, Pass
@@ -89,17 +90,18 @@ def compile_ir(
         report.notes.append(
             Note("ATTNC-TRAINING-RECOMPUTE", "gradients are enabled: the backward pass recomputes scores")
         )
-    ropes = RopeProgram(complex_products=options.host == "aten")
+    ropes = Rotations(RopeProgram(complex_products=options.host == "aten"), options.target, training)
     rewritten = export_graph(graph, lambda op: lower(op, training, ropes))
+    report.kernels |= ropes.texts()
     if dump:
         dump.finish(context, report)
     return Compiled(rewritten, graph, report, context)
 
 
-def lower(op: Op, training: bool, ropes: RopeProgram) -> Lowered | Expanded:
+def lower(op: Op, training: bool, ropes: Rotations) -> Lowered | Expanded:
     """What an ``attn.*`` op becomes on the host."""
     if op.name == "attn.rope":
-        return Expanded(lambda emit, of: ropes.run(op, emit, of))
+        return ropes.lower(op)
     return lower_attention(op, training)
 
 

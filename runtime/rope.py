@@ -20,9 +20,9 @@ from attnc.codegen.source import Source
 from attnc.runtime import config
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
-from attnc.runtime.errors import BuildError, PlanMissing
+from attnc.runtime.errors import PlanMissing
 from attnc.runtime.store import Store
-from attnc.runtime.triton_kernels import INTERPRETED, module_of
+from attnc.runtime.triton_kernels import INTERPRETED, check_mode, module_of
 
 SCHEMA = "rope(Tensor x, Tensor[] positions, Tensor[] inv_freqs, Tensor[] tables, int plan) -> Tensor"
 Rotate = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], Tensor]
@@ -86,20 +86,10 @@ def _rotation(digest: int) -> Rotate:
     """The function that launches a plan's kernel. Raises PlanMissing and BuildError."""
     if digest not in _loaded:
         kernel = resolve_rope(digest)
-        _check_mode(kernel)
+        check_mode(kernel.target)
         rotate: Rotate = module_of(kernel.source).rotate
         _loaded[digest] = rotate
     return _loaded[digest]
-
-
-def _check_mode(kernel: RopeKernel) -> None:
-    import triton
-
-    if bool(triton.knobs.runtime.interpret) != (kernel.target == INTERPRETED):
-        raise BuildError(
-            f"a kernel for {kernel.target} needs a process that was started "
-            f"{'with' if kernel.target == INTERPRETED else 'without'} TRITON_INTERPRET=1."
-        )
 
 
 def _rope(

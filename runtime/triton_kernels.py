@@ -32,6 +32,13 @@ def attention_of(source: Source, target: str) -> Attention:
     Raises BuildError where the module can't be imported, and where ``target`` is the interpreter's and Triton was not
     told so when it was loaded.
     """
+    check_mode(target)
+    function: Attention = module_of(source).attention
+    return function
+
+
+def check_mode(target: str) -> None:
+    """Raises BuildError where ``target`` is the interpreter's and Triton was not told so when it was loaded."""
     import triton
 
     interpreting = bool(triton.knobs.runtime.interpret)
@@ -41,8 +48,6 @@ def attention_of(source: Source, target: str) -> Attention:
             f"decides once, when it is loaded, whether kernels are interpreted. Start the process "
             f"{'without it' if interpreting else 'with TRITON_INTERPRET=1'}."
         )
-    function: Attention = module_of(source).attention
-    return function
 
 
 def module_of(source: Source) -> ModuleType:

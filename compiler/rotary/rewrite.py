@@ -148,7 +148,9 @@ class Rewrite:
         """One frequency for each pair: a tensor as it is, a slice of one, or zeros with slices written in."""
         if any(entry and entry[0].value is None for entry in entries):
             rounded = any(entry and entry[0].rounded for entry in entries)
-            return self._constant([entry[0].number * entry[1] if entry else 0.0 for entry in entries], rounded, before)
+            return self._constant(
+                [entry[0].number * entry[1] if entry else 0.0 for entry in entries], rounded, device, before
+            )
         count, sources = len(entries), runs_of(entries)
         whole = len(sources) == 1 and len(sources[0][2]) == 1 and sources[0][2][0].count == count
         result: Value | None = None
@@ -190,10 +192,11 @@ class Rewrite:
         end = run.first + (run.count - 1) * run.stride + 1
         return self._view(before, "slice.Tensor", (flat, 0, run.first, end, run.stride), (run.count,))
 
-    def _constant(self, numbers: list[float], rounded: bool, before: Op) -> Value:
+    def _constant(self, numbers: list[float], rounded: bool, device: str, before: Op) -> Value:
         dtype = DType.F32 if rounded else DType.F64
-        payload = torch.tensor(numbers, dtype=TO_TORCH[dtype])
-        return self.graph.add_constant("rope_frequencies", payload, TensorType(dtype, (len(numbers),)), before=before)
+        payload = torch.tensor(numbers, dtype=TO_TORCH[dtype], device=device)
+        kind = TensorType(dtype, (len(numbers),), device)
+        return self.graph.add_constant("rope_frequencies", payload, kind, before=before)
 
     def _detached(self, value: Value, cut: bool, before: Op) -> Value:
         """The value without its gradient, where the source computes the angle with gradients off."""

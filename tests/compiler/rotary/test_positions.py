@@ -9,6 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.rotary.rewrite import Rewrite
+from attnc.compiler.rotary.turns import Frequency
+from attnc.ir.graph import Graph
+from attnc.ir.types import DType, TensorType
+
 D = 8
 INV = 100.0 ** (-torch.arange(0, D, 2).float() / D)
 
@@ -289,3 +295,14 @@ def test_a_wave_without_its_gradient(cut: bool, turned: Any) -> None:
     (expected,) = torch.autograd.grad((run(x, p, f) ** 2).sum(), f)
     (found,) = torch.autograd.grad((outcome.module(x, p, f)[0] ** 2).sum(), f)
     torch.testing.assert_close(found, expected)
+
+
+def test_frequencies_read_off_a_table_are_where_the_rotation_is() -> None:
+    graph = Graph()
+    x = graph.add_input("x", TensorType(DType.F32, (4, D), "meta"))
+    op = graph.create("aten.cos.default", (x,), (x.type,))
+    entries = tuple((Frequency(None, 0, 0.5**i), 1.0) for i in range(D // 2))
+    made = Rewrite(graph)._frequencies(entries, False, "meta", op)
+    assert tensor_type(made).device == "meta"
+    (payload,) = graph.constants.values()
+    assert payload.device.type == "meta" and payload.shape == (D // 2,)
