@@ -19,25 +19,20 @@ from attnc.compiler.machine import amdgcn, sass
 from attnc.compiler.machine.build import Binary, compile_kernel
 from attnc.runtime.abi import DTYPES
 from benchmarks.policy import judge
-from tests.triton.worker import WorkerError, interpreted
+from tests.triton.worker import WorkerError, interpreted, poisoned
 
 F64 = torch.float64
 INDICES = (("i64", "f32"),)
 """One position, as models have it, and its frequencies."""
-MORE = """
-
-def poisoned(*operands):
-    torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
-    try:
-        return rotate(*operands)
-    finally:
-        torch.use_deterministic_algorithms(False)
-
+MORE = (
+    poisoned("rotate")
+    + """
 
 def checked(lead, begin, seed):
     x, *others = operands(lead, begin, torch.Generator().manual_seed(seed))
     return measure(poisoned(x, *others), naive(x, *others))
 """
+)
 
 
 @dataclass(frozen=True)

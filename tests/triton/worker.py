@@ -22,16 +22,6 @@ from tests.triton.versions import PINNED, ROOT, ensure
 
 PATIENCE = 300.0
 """Seconds a job may take."""
-POISONED = """
-
-def poisoned(*operands):
-    torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
-    try:
-        return attention(*operands)
-    finally:
-        torch.use_deterministic_algorithms(False)
-"""
-"""Added to the text of an emitted module: a call whose results are filled with NaN before the kernel writes them."""
 
 
 class WorkerError(RuntimeError):
@@ -40,6 +30,23 @@ class WorkerError(RuntimeError):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind} in the interpreter's process\n{text}")
         self.kind = kind
+
+
+def poisoned(function: str) -> str:
+    """Text for an emitted module: ``poisoned``, which calls ``function`` with new tensors filled with NaN."""
+    return f"""
+
+def poisoned(*operands):
+    torch.use_deterministic_algorithms(True)
+    try:
+        return {function}(*operands)
+    finally:
+        torch.use_deterministic_algorithms(False)
+"""
+
+
+POISONED = poisoned("attention")
+"""Attention into results that are NaN before the kernel writes them."""
 
 
 def interpreted(version: str = PINNED, *, round_tf32: bool = False, repaired: bool = True) -> Worker:
