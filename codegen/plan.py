@@ -146,7 +146,12 @@ class KernelPlan:
     @property
     def digest(self) -> int:
         """63-bit content hash, stable over processes: the custom op's ``plan`` argument."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:8], "big") >> 1
+        return content_hash(self.to_json())
+
+
+def content_hash(text: str) -> int:
+    """63 bits of a text's SHA-256: what an op's ``plan`` argument can hold."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def _encode(value: Any) -> Any:

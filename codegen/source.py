@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,16 @@ class Source:
         """SHA-256 of every field, in hexadecimal."""
         fields = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(fields.encode()).hexdigest()
+
+
+def file_names(sources: Mapping[int, Source]) -> dict[int, str]:
+    """For each source a name that no other here has: its own, with a number where several share it."""
+    names: dict[int, str] = {}
+    seen: Counter[str] = Counter()
+    for key, source in sources.items():
+        seen[source.name] += 1
+        names[key] = f"{source.name}_{seen[source.name]}" if seen[source.name] > 1 else source.name
+    return names
 
 
 def headers_digest(folder: Path = INCLUDE_DIR) -> str:

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import importlib.metadata
 import itertools
 import json
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from attnc.compiler.passes.base import Context, Pass
 from attnc.compiler.report import Report
 from attnc.ir.graph import Graph
 from attnc.ir.printer import print_graph
+from attnc.runtime.doctor import installed
 
 SITES_VERSION = 1
 ORIGIN_LINES = 2
@@ -65,11 +64,8 @@ def _origin(source: Source, kernel: str, report: Report) -> str:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("attnc", "torch", "triton"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+    found = {name: installed(name) for name in ("attnc", "torch", "triton")}
+    return {name: version for name, version in found.items() if version is not None}
 
 
 def _new_folder(parent: Path) -> Path:

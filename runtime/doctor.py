@@ -40,7 +40,7 @@ def _torch() -> Fact:
 
 
 def _triton() -> Fact:
-    version = _version("triton")
+    version = installed("triton")
     if version is None:
         return Fact("triton", "warning", "not installed: no GPU kernels", "pip install triton")
     return Fact("triton", "ok", version)
@@ -83,7 +83,7 @@ def _route() -> Fact:
 
 
 def _onnxruntime() -> Fact:
-    cpu, gpu = _version("onnxruntime"), _version("onnxruntime-gpu")
+    cpu, gpu = installed("onnxruntime"), installed("onnxruntime-gpu")
     if cpu and gpu:
         remedy = "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want."
         return Fact("onnxruntime", "error", f"onnxruntime {cpu} and onnxruntime-gpu {gpu} share one folder", remedy)
@@ -92,7 +92,8 @@ def _onnxruntime() -> Fact:
     return Fact("onnxruntime", "ok", cpu or f"{gpu} (gpu)")
 
 
-def _version(distribution: str) -> str | None:
+def installed(distribution: str) -> str | None:
+    """The version of an installed distribution, None where it isn't there."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -70,6 +70,7 @@ def poisoned() -> Iterator[None]:
         made = plain(self, *arguments, **named)
         return made.fill_(float("nan")) if made.is_floating_point() else made
 
+    # A method is replaced on purpose: emitted modules allocate with it.
     torch.Tensor.new_empty = filled  # type: ignore[method-assign,assignment]
     try:
         yield
@@ -208,6 +209,7 @@ def time_all(rows: Rows, bundle: Path, kernels: Sequence[Kernel]) -> None:
         if kernel["name"] in broken:
             rows.add({**what, "status": "not run: its checks ended with an error"})
             continue
+        # Defaults bind the loop's variables; mypy infers no type for such a lambda.
         rows.run(what, lambda kernel=kernel, length=length, naive=naive: time_kernel(bundle, kernel, length, naive))  # type: ignore[misc]
 
 

@@ -82,6 +82,7 @@ def flex_program(variant: str, given: Operands) -> Callable[..., Tensor]:
     """FlexAttention of (q, k, v, block mask), not compiled; a sink is put in by way of the lse."""
     score, gqa = score_mod(variant, given), given.q.shape[1] != given.k.shape[1]
 
+    # torch doesn't say what flex_attention returns.
     def attention(q: Tensor, k: Tensor, v: Tensor, blocks: Any) -> Tensor:
         found: Any = flex_attention(q, k, v, score, blocks, enable_gqa=gqa)
         return found  # type: ignore[no-any-return]

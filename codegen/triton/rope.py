@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from attnc.codegen.plan import content_hash
 from attnc.codegen.source import Source
 from attnc.codegen.targets import capability
 from attnc.codegen.triton.expressions import element_type
@@ -64,7 +64,7 @@ class RopePlan:
     @property
     def digest(self) -> int:
         """63-bit content hash, stable over processes: the custom op's ``plan`` argument."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:8], "big") >> 1
+        return content_hash(self.to_json())
 
     @property
     def name(self) -> str:

@@ -112,13 +112,11 @@ def _key(op: Op) -> tuple[object, ...]:
 def _angle(op: Op, emit: Emit, of: Of, rounded: Callable[[Any], Any]) -> tuple[Any, DType]:
     """[…, rotary_dim / 2]: the sum of position · frequency, with as many dimensions as x; and its dtype."""
     total, computed = None, DType.F32
-    for position, frequency in zip(*map(_values, op.args[1:]), strict=True):
+    for position, frequency in zip(*map(_values, op.args[1:3]), strict=True):
         kinds = tensor_type(position).dtype, tensor_type(frequency).dtype
         dtype = DType.F64 if DType.F64 in kinds else DType.F32
         computed = DType.F64 if dtype is DType.F64 else computed
-        aligned = of(position)
-        for _ in range(tensor_type(op.result).rank - 1 - tensor_type(position).rank):
-            aligned = emit("unsqueeze.default", aligned, 0)
+        aligned = _raised(emit, of(position), tensor_type(op.result).rank - 1 - tensor_type(position).rank)
         aligned = _cast(emit, emit("unsqueeze.default", aligned, -1), kinds[0], dtype)
         term = emit("mul.Tensor", aligned, _cast(emit, of(frequency), kinds[1], dtype))
         term = rounded(term) if op.attrs["rounded"] else term
@@ -144,10 +142,16 @@ def _given(op: Op, emit: Emit, of: Of) -> tuple[tuple[Any, DType], ...]:
 
 def _table_of(op: Op, emit: Emit, of: Of, table: Value) -> tuple[Any, bool]:
     """A given table with as many dimensions as x, and whether it has an entry for each feature, not for each pair."""
-    kind, aligned = tensor_type(table), of(table)
-    for _ in range(tensor_type(op.result).rank - kind.rank):
-        aligned = emit("unsqueeze.default", aligned, 0)
+    kind = tensor_type(table)
+    aligned = _raised(emit, of(table), tensor_type(op.result).rank - kind.rank)
     return aligned, kind.shape[-1] == op.attrs["rotary_dim"]
+
+
+def _raised(emit: Emit, x: Any, by: int) -> Any:
+    """``x`` with so many more dimensions in front."""
+    for _ in range(by):
+        x = emit("unsqueeze.default", x, 0)
+    return x
 
 
 def _scaled(op: Op, emit: Emit, wave: Any) -> Any:

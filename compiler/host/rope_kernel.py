@@ -11,14 +11,13 @@ frequencies and tables alike.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from attnc.codegen.source import Source
+from attnc.codegen.source import Source, file_names
 from attnc.codegen.targets import capability
 from attnc.codegen.triton.rope import RopePlan, check_rope, emit_rope
 from attnc.compiler.frontends.torch import private
@@ -55,14 +54,8 @@ class Rotations:
         return Expanded(lambda emit, of: _call(op, plan.digest, of))
 
     def texts(self) -> dict[str, str]:
-        """Name → emitted source text, with a number where several share a name."""
-        found: dict[str, str] = {}
-        seen: Counter[str] = Counter()
-        for source in self.kernels.values():
-            seen[source.name] += 1
-            number = seen[source.name]
-            found[f"{source.name}_{number}" if number > 1 else source.name] = source.text
-        return found
+        """Name → emitted source text."""
+        return {name: self.kernels[digest].text for digest, name in file_names(self.kernels).items()}
 
 
 def rope_plan(op: Op, wanted: str | None) -> RopePlan | None:

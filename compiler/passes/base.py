@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from attnc.codegen.plan import KernelPlan
-from attnc.codegen.source import Source
+from attnc.codegen.source import Source, file_names
 from attnc.compiler.report import Note, Rope, Site
 from attnc.ir.graph import Graph
 from attnc.ir.types import Dim
@@ -31,11 +31,8 @@ class Context:
     """Plan digest → plan and source."""
 
     def kernel_name(self, plan: int) -> str:
-        """A name for a kernel that no other of this graph has: its source's, with a number where several share it."""
-        name = self.kernels[plan][1].name
-        same = [digest for digest, (_, source) in self.kernels.items() if source.name == name]
-        place = same.index(plan)
-        return f"{name}_{place + 1}" if place else name
+        """A name for a kernel that no other of this graph has."""
+        return file_names({digest: source for digest, (_, source) in self.kernels.items()})[plan]
 
     def value_of(self, dim: Dim) -> int | None:
         """A dimension at the hinted sizes; None where a size has no hint."""

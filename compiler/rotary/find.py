@@ -57,7 +57,7 @@ class Marks:
         if waves and waves == read:
             self.waves.add(result)
         elif given == read and len(read) == 1:
-            self.given |= given and {result}
+            self.given.add(result)
         elif (waves or given or read & self.turned) and BINARY.get(op.name) == "mul":
             self.rotated.add(result)
         elif read & self.rotated:

@@ -109,7 +109,7 @@ class Waves:
             if source is None:
                 return [read]
             pieces = [source]
-        wave.detached[read.chosen] |= read.value.op in self.unrecorded or is_cut(read.value)
+        wave.detached[read.chosen] |= read.value.op in self.unrecorded or _is_cut(read.value)
         return [found for piece in pieces for found in self._pieces(wave, piece)]
 
     def _unscaled(self, wave: Wave, read: Read) -> Read | None:
@@ -226,7 +226,7 @@ class Waves:
         self._number(wave, angles)
 
 
-def is_cut(value: Value) -> bool:
+def _is_cut(value: Value) -> bool:
     """Whether no gradient flows from a value to what it is made of."""
     return value.op is not None and value.op.name == "aten.detach.default"
 

@@ -69,12 +69,12 @@ def test_doctor_on_a_healthy_machine() -> None:
 
 
 def test_doctor_sees_two_onnxruntimes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda name: "1.2.3")
+    monkeypatch.setattr(doctor, "installed", lambda name: "1.2.3")
     fact = doctor._onnxruntime()
     assert fact.status == "error"
     assert "share one folder" in fact.detail
     assert "uninstall" in fact.remedy
-    monkeypatch.setattr(doctor, "_version", lambda name: "1.2.3" if name == "onnxruntime-gpu" else None)
+    monkeypatch.setattr(doctor, "installed", lambda name: "1.2.3" if name == "onnxruntime-gpu" else None)
     assert doctor._onnxruntime().status == "ok"
 
 

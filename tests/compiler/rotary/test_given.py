@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnc.compiler.interpreter import Interpreter
+from attnc.ir import parse_graph
 from attnc.ir.types import DType
 
 B, H, S, D = 2, 3, 7, 8
@@ -134,6 +136,20 @@ def test_two_inputs_that_may_be_tables(turned: Any) -> None:
     assert turned(program, *inputs((S, D // 2))).ropes == []
     (rope,) = turned(lambda x, c, s: program(x + 0.0, c, s), *inputs((S, D // 2))).ropes
     assert len(rope.args[3]) == 2
+
+
+def test_an_empty_list_of_tables_is_none() -> None:
+    text = """graph @f(%x: f32[3, 8], %p: i64[3], %w: f32[4]) {
+  %y: f32[3, 8] = attn.rope(%x, [%p], [%w]TABLES) {style = "half", rotary_dim = 8, attention_factor = 1.0, ROUNDED}
+  return %y
+}
+"""
+    args = [torch.randn(3, 8), torch.arange(3), torch.rand(4)]
+    (without,), (empty,) = (
+        Interpreter(parse_graph(text.replace("TABLES", tables).replace("ROUNDED", "rounded = False"))).run(args)
+        for tables in ("", ", []")
+    )
+    assert torch.equal(without, empty)
 
 
 def test_gradients_reach_the_tables(turned: Any) -> None:
