@@ -92,4 +92,4 @@ def test_a_wheel_declares_the_project(wheel: zipfile.ZipFile) -> None:
     metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
     assert metadata["Version"] == __version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"onnx", "gpu", "hf", "bench", "dev"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"onnx", "gpu", "hf", "gemma", "bench", "dev"}

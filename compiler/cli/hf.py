@@ -1,35 +1,29 @@
-"""A Hugging Face folder as a source: the architecture its config names, with its weights where it has any."""
+"""A Hugging Face folder or a GGUF file as a source: the architecture, with its weights where there are any."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from attnc.compiler.checkpoints import folder
+from attnc.compiler.checkpoints.checkpoint import find_folder
+from attnc.compiler.checkpoints.errors import CheckpointError
 from attnc.compiler.cli.errors import CliError
 
 
-def load(folder: Path) -> Any:
+def load(path: Path) -> Any:
     """The model in eval mode, key/value caching off. A folder without weights gives random ones. No network is used.
 
-    Raises CliError for a folder without a usable config.json and where transformers is missing.
+    Raises CliError for a path that holds no usable checkpoint and where transformers is missing.
     """
-    architecture = _architecture(folder)
     try:
-        import transformers
-    except ModuleNotFoundError as error:
-        raise CliError(f"{folder}: Hugging Face models need transformers; pip install 'attnc[hf]'") from error
-    kind = getattr(transformers, architecture, None)
-    if kind is None:
-        raise CliError(f"{folder}: transformers {transformers.__version__} has no {architecture}")
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False
-    if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
-        model = kind.from_pretrained(folder, config=config, local_files_only=True)
-    else:
-        model = kind(config)
-    return model.eval()
+        model = _model(path)
+    except CheckpointError as error:
+        raise CliError(str(error)) from error
+    for module in model.modules():
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False
+    return model
 
 
 def example_inputs(model: Any, batch: int = 2, length: int = 16) -> dict[str, Any]:
@@ -56,18 +50,10 @@ def example_inputs(model: Any, batch: int = 2, length: int = 16) -> dict[str, An
     return made
 
 
-def _architecture(folder: Path) -> str:
-    file = folder / "config.json"
-    if not file.is_file():
-        raise CliError(f"{folder}: a folder without config.json; a Hugging Face folder has one")
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CliError(f"reading {file}: not JSON ({error})") from error
-    names = config.get("architectures") if isinstance(config, dict) else None
-    if not names:
-        raise CliError(f'{file}: names no architecture; add for example "architectures": ["LlamaForCausalLM"]')
-    return str(names[0])
+def _model(path: Path) -> Any:
+    if path.is_dir() and not folder.has_weights(path) and not any(path.glob("*.gguf")):
+        return folder.random_model(path)
+    return folder.load_model(find_folder(path))
 
 
 def _ramp(*shape: int) -> Any:

@@ -1,6 +1,6 @@
 """SRC: what a command works on.
 
-``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder. A factory is called without arguments
+``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder · ``file.gguf``. A factory is called without arguments
 and returns a model, or (model, args), or (model, args, kwargs).
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from attnc.ir.graph import Graph
 
-HELP = "file.ir, pkg.module:factory, models:NAME, or a Hugging Face folder."
+HELP = "file.ir, pkg.module:factory, models:NAME, a Hugging Face folder, or file.gguf."
 UNREAD = {".onnx": "ONNX files", ".pt2": "exported programs", ".attnc": "compiled artifacts"}
 
 
@@ -90,7 +90,7 @@ def _load(src: str, ranges: tuple[DimRange, ...], *, given: bool) -> tuple[Any, 
             return _with_examples(models.build(src.removeprefix("models:")), sizes)
         except (ValueError, FileNotFoundError) as error:
             raise CliError(str(error)) from error
-    if path.is_dir():
+    if path.is_dir() or path.suffix == ".gguf":
         from attnc.compiler.cli import hf
 
         model = hf.load(path)
