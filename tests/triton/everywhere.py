@@ -1,8 +1,8 @@
 """A pytest plugin (``-p tests.triton.everywhere``): every kernel a test compiles is Triton's, run in its interpreter.
 
 The tests of the C++ backend then judge the Triton one by the same rule on the same programs. ``--plans FOLDER`` also
-writes each distinct plan there as it is for sm_90, for a process that compiles them; ``--part I/N`` runs every N-th
-test from number I on.
+writes each distinct plan there as it is for sm_90, for a process that compiles them; ``--part I/N`` runs the
+I-th of N runs of tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GPU = "sm_90"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--plans", type=Path, metavar="FOLDER", help="write every plan there, as it is for sm_90")
-    parser.addoption("--part", default="0/1", metavar="I/N", help="run every N-th test from number I on")
+    parser.addoption("--part", default="0/1", metavar="I/N", help="the I-th of N runs of tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     part, parts = (int(number) for number in config.getoption("--part").split("/"))
-    items[:] = items[part::parts]
+    items[:] = items[len(items) * part // parts : len(items) * (part + 1) // parts]  # neighbours share plans
 
 
 def record(folder: Path) -> None:
