@@ -16,6 +16,8 @@ from torch import Tensor
 
 from attnc.runtime.engine_stats import EngineStats
 from attnc.runtime.kv.cache import KVCache
+from attnc.runtime.kv.encoder import EncoderCache, Rows
+from attnc.runtime.kv.pool import OutOfPages
 from attnc.runtime.outbox import Outbox
 from attnc.runtime.requests import Finish, Output, Request, RequestRefused
 from attnc.runtime.sampling import Sampled, sample
@@ -38,6 +40,7 @@ class Engine:
         program: StepProgram,
         cache: KVCache,
         *,
+        encoder: EncoderCache | None = None,
         detokenizer: Detokenizer | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -46,6 +49,7 @@ class Engine:
             raise ValueError(f"the cache has layer groups {names[0]}, the program's are {names[1]}: make it from those")
         self._program = program
         self._cache = cache
+        self._encoder = encoder
         self._detokenizer = detokenizer
         self._scheduler = Scheduler(cache, limits or Limits())
         self._requests: dict[int, Request] = {}
@@ -57,13 +61,18 @@ class Engine:
         self._generated = 0
         self._finished: Counter[Finish] = Counter()
 
-    def add(self, prompt: Sequence[int], params: SamplingParams | None = None) -> int:
-        """Queue a request; its id. Raises RequestRefused where it can never run, with the reason."""
+    def add(self, prompt: Sequence[int], params: SamplingParams | None = None, encoded: Rows | None = None) -> int:
+        """Queue a request; its id. Raises RequestRefused where it can never run, with the reason.
+
+        ``encoded``: what the request's encoder gave, where the program reads one. Its pages are taken now.
+        """
         params = params or SamplingParams()
         tokens = [int(token) for token in prompt]
         self._check(tokens, params)
         seed = secrets.randbits(64) if params.seed is None else params.seed
-        request = Request(self._added, params, seed, tokens, Transcript(self._detokenizer, tokens, params.stop))
+        transcript = Transcript(self._detokenizer, tokens, params.stop)
+        request = Request(self._added, params, seed, tokens, transcript)
+        self._admit_encoder(request, encoded)
         self._added += 1
         self._requests[request.id] = request
         self._scheduler.add(request)
@@ -117,6 +126,18 @@ class Engine:
             cache=self._cache.stats(),
         )
 
+    def _admit_encoder(self, request: Request, encoded: Rows | None) -> None:
+        """Keep what the encoder gave; prefixes of the decoder are then the request's own."""
+        if self._encoder is None:
+            return
+        if encoded is None:
+            raise RequestRefused("the program reads an encoder: give what it gave for this request")
+        try:
+            self._encoder.admit(request.id, encoded)
+        except OutOfPages as error:
+            raise RequestRefused(f"no pages for what the encoder gave: {error}") from error
+        request.salt = request.id.to_bytes(8, "little")
+
     def _check(self, tokens: list[int], params: SamplingParams) -> None:
         """Raise RequestRefused for what can be known beforehand."""
         vocabulary, longest = self._program.vocabulary, self._program.max_length
@@ -154,13 +175,17 @@ class Engine:
     def _compute(self, chunks: Sequence[Chunk]) -> Tensor:
         """Logits [R, vocabulary] behind the last tokens of the chunks that are due."""
         batch = self._cache.batch([(chunk.request.id, len(chunk.tokens)) for chunk in chunks])
+        storage = self._cache.storage
+        if self._encoder is not None:
+            batch = self._encoder.joined(batch, [chunk.request.id for chunk in chunks])
+            storage = {**storage, self._encoder.group.name: self._encoder.storage}
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         last = [end - 1 for chunk, end in zip(chunks, ends, strict=True) if chunk.due]
         device = batch.positions.device
         ids = torch.tensor([token for chunk in chunks for token in chunk.tokens], device=device)
         rows = torch.tensor(last, dtype=torch.int64, device=device)
         with torch.no_grad():
-            logits = self._program.step(ids, batch, self._cache.storage, rows)
+            logits = self._program.step(ids, batch, storage, rows)
         if list(logits.shape) != [len(last), self._program.vocabulary]:
             wanted = [len(last), self._program.vocabulary]
             raise RuntimeError(f"the step program returned logits of shape {list(logits.shape)}, not {wanted}")
@@ -193,6 +218,8 @@ class Engine:
         """Hand out the last output of a request."""
         assert output.finish is not None
         del self._requests[output.request]
+        if self._encoder is not None:
+            self._encoder.free(output.request)
         self._outbox.put(output)
         self._finished[output.finish] += 1
 

@@ -49,6 +49,8 @@ class Request:
     tokens: list[int]
     """The prompt and what was generated."""
     transcript: Transcript
+    salt: bytes = b""
+    """Prefixes are shared with requests of the same salt only: keys depend on more than tokens behind an encoder."""
     cached: int = 0
     """Leading tokens whose keys and values are in the cache."""
     prompt_length: int = field(init=False)

@@ -143,7 +143,7 @@ class Scheduler:
             if not self._wanted(request, lengths):
                 return
             try:
-                request.cached = self._cache.admit(request.id, request.tokens)
+                request.cached = self._cache.admit(request.id, request.tokens, request.salt)
             except OutOfPages as error:
                 if self._running:
                     return
