@@ -107,6 +107,30 @@ class MaskSet:
         except mask_isl.OutOfBudget:
             return False
 
+    def is_causal(self) -> bool:
+        """True where no key after its query is visible, as far as the affine part can prove it."""
+        try:
+            with mask_isl.budget() as context:
+                pairs = mask_isl.Space(context, (QUERY, KEY), self._all_params)
+                ahead = pairs.set(self._inside).intersect(pairs.set(self.affine_expr))
+                return bool(ahead.intersect(pairs.set(sympy.Gt(KEY, QUERY, evaluate=False))).is_empty())
+        except mask_isl.OutOfBudget:
+            return False
+
+    def reach(self) -> int | None:
+        """How many keys back from its query a visible key can be, the query's own position included.
+
+        None where there is no bound for all sizes, and where no bound is found.
+        """
+        try:
+            with mask_isl.budget() as context:
+                pairs = mask_isl.Space(context, (QUERY, KEY), self._all_params)
+                seen = pairs.set(self._inside).intersect(pairs.set(self.affine_expr))
+                back = mask_isl.largest(seen.apply(pairs.map([QUERY - KEY])))
+        except mask_isl.OutOfBudget:
+            return None
+        return None if back is None else back + 1
+
     @property
     def _known_lengths(self) -> sympy.Basic:
         lengths = dict(self.lengths)

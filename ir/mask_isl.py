@@ -106,6 +106,12 @@ def hull(numbers: isl.Set) -> isl.Set:
     return numbers.apply(isl.Map.lex_le(space)).intersect(numbers.apply(isl.Map.lex_ge(space)))
 
 
+def largest(numbers: isl.Set) -> int | None:
+    """The largest of a set of single integers, over all parameters; None where there is none or no bound."""
+    found = numbers.project_out(isl.dim_type.param, 0, numbers.dim(isl.dim_type.param)).dim_max_val(0)
+    return found.to_python() if found.is_int() else None
+
+
 def ast_build(domain: isl.Set) -> isl.AstBuild:
     """What writes sets and functions as expressions that hold in ``domain``; see :meth:`Space.read`."""
     return isl.AstBuild.from_context(domain)

@@ -212,3 +212,25 @@ def test_slabs_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = mask.count({}, 500, 500), mask.tile_shares({}, 500, 500, 16, 16)
     monkeypatch.setattr(mask_count, "CHUNK", 300)
     assert (mask.count({}, 500, 500), mask.tile_shares({}, 500, 500, 16, 16)) == whole
+
+
+@pytest.mark.parametrize(
+    ("formula", "causal", "reach"),
+    [
+        ("k <= q", True, None),
+        ("(k <= q) & (k - q > -8)", True, 8),
+        ("(k <= q) & (k // 8 == q // 8)", True, 8),
+        ("(k <= q) & ((k < 4) | (k - q > -3))", True, None),
+        ("k == q", True, 1),
+        ("k <= q + 1", False, None),
+        ("k // 8 == q // 8", False, 8),
+        ("(k <= q) | (k < 4)", False, None),
+    ],
+)
+def test_whether_a_mask_is_causal_and_how_far_back_it_reaches(formula: str, causal: bool, reach: int | None) -> None:
+    mask = MaskSet.of(ix.parse(formula, {"q", "k"}, ("S",)), {"q": size("S"), "k": size("S")})
+    assert mask.is_causal() == causal
+    assert mask.reach() == reach
+    pairs = [(q, k) for q in range(40) for k in range(40) if ix.evaluate(mask.expr, ix.Env(axes={"q": q, "k": k}))]
+    assert all(k <= q for q, k in pairs) == causal
+    assert reach is None or max(q - k for q, k in pairs) + 1 == reach
