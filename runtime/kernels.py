@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnc.codegen.paged_plan import PagedPlan
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import INCLUDE_DIR, Source, headers_digest
 from attnc.runtime import config
@@ -107,7 +108,7 @@ def kernel(digest: int) -> Kernel | None:
             _without_kernel[digest] = "the plan's kernel is in Triton"
             return None
         try:
-            entry = _entry(plan, source)
+            entry = source_entry(plan, source)
         except ToolchainMissing as error:
             _without_kernel[digest] = str(error)
             warn_no_toolchain(str(error))
@@ -134,7 +135,7 @@ def library_entry(spec_of: Callable[[Toolchain], BuildSpec], name: str) -> Entry
     return entry
 
 
-def kernel_spec(plan: KernelPlan, source: Source, toolchain: Toolchain) -> BuildSpec:
+def kernel_spec(plan: KernelPlan | PagedPlan, source: Source, toolchain: Toolchain) -> BuildSpec:
     """What building the kernel of ``plan`` with ``toolchain`` depends on."""
     return BuildSpec(
         kind="kernel",
@@ -149,13 +150,17 @@ def kernel_spec(plan: KernelPlan, source: Source, toolchain: Toolchain) -> Build
     )
 
 
-def _entry(plan: KernelPlan, source: Source) -> Entry:
+def source_entry(plan: KernelPlan | PagedPlan, source: Source, op: str = "attention") -> Entry:
+    """The built library of a plan's C++ source, for the op that calls it.
+
+    Raises BuildError, ToolchainMissing, and PlanMissing where another version emitted the source and nothing is built.
+    """
     name = f"plan-{plan.digest}-{source.digest[:16]}"
     if source.headers != headers_digest():  # emitted by another version: only what that version built can serve
         entry = _store().recall(name, cpu_id())
         if entry is None:
             raise PlanMissing(
-                f"attnc::attention, plan {plan.digest}: its source was emitted by another version of attnc and has no "
+                f"attnc::{op}, plan {plan.digest}: its source was emitted by another version of attnc and has no "
                 f"build in the store. Compile the model again."
             )
         return entry

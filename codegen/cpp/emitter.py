@@ -9,7 +9,7 @@ from attnc.codegen.cpp.programs import Lines, Scope, float_literal, write_progra
 from attnc.codegen.describe import check_plan, head_lines, kernel_name, segment_text, side_reads
 from attnc.codegen.fold import fold_scale, is_qk
 from attnc.codegen.formula import formula
-from attnc.codegen.plan import Instr, KernelPlan, Program
+from attnc.codegen.plan import Instr, KernelPlan, Program, Segment
 from attnc.codegen.source import Source, headers_digest
 from attnc.codegen.targets import capability
 
@@ -28,7 +28,15 @@ def emit(plan: KernelPlan) -> Source:
     target = capability(plan.target)
     check_plan(plan, target.dtypes)
     text = "\n".join(
-        [_head(plan), "#include <attnc/entry.h>", "", _page(plan), _status(plan), "ATTNC_ENTRY(attnc::Page)", ""]
+        [
+            _head(plan),
+            "#include <attnc/entry.h>",
+            "",
+            _page(plan),
+            status_function(status_texts(plan)),
+            "ATTNC_ENTRY(attnc::Page)",
+            "",
+        ]
     )
     return Source("c++", kernel_name(plan), text, plan.digest, target.flags, headers_digest())
 
@@ -41,31 +49,30 @@ def _head(plan: KernelPlan) -> str:
 
 
 def _page(plan: KernelPlan) -> str:
-    factor, visible = fold_scale(plan.visible)
-    log2_units = is_qk(visible)
-    body = [
-        *_constants(plan),
-        f"static constexpr bool log2_units = {_bool(log2_units)};",
-        f"static constexpr float q_factor = {float_literal(factor * _LOG2E if log2_units else factor)};",
-        "",
-        *_score(plan, visible),
-        *_segments(plan),
-        *_sink(plan),
-    ]
+    return page_struct(
+        [*constants(plan, plan.digest), "", *score_functors(plan), *_segments(plan), *sink_function(plan)]
+    )
+
+
+def page_struct(body: list[str]) -> str:
+    """The page's struct of these lines, in its namespaces."""
     lines = ["struct Page {", *(f"  {line}".rstrip() for line in body), "};"]
     return "\n".join(
         ["namespace attnc {", "namespace {", "", *lines, "", "}  // namespace", "}  // namespace attnc", ""]
     )
 
 
-def _constants(plan: KernelPlan) -> list[str]:
+def constants(plan: KernelPlan, digest: int) -> list[str]:
+    """What the template has to know at compile time; ``digest``: of the plan that the page is emitted for."""
+    factor, visible = fold_scale(plan.visible)
+    log2_units = is_qk(visible)
     axes = (*plan.outer, "q", "k", "d", "e")
     shared = [a in plan.k_axes or a in plan.v_axes for a in plan.outer]
     codes = [str(DTYPE_CODES[s.dtype]) for s in plan.sides]
     lse_axes = [a for a in plan.out_axes if a != "e"]
     reads = [(side, dim, axes.index(axis)) for side, dim, axis in side_reads(plan)]
     return [
-        f"static constexpr uint64_t plan_digest = {plan.digest:#x}u;",
+        f"static constexpr uint64_t plan_digest = {digest:#x}u;",
         *(f"typedef {c_type(d)} {n}_t;" for n, d in zip(("q", "k", "v", "out"), plan.dtypes, strict=True)),
         f"static constexpr int num_outer = {len(plan.outer)};  // {' '.join(plan.outer)}",
         *(
@@ -85,11 +92,14 @@ def _constants(plan: KernelPlan) -> list[str]:
         f"static constexpr int64_t block_m = {plan.block_m}, block_n = {plan.block_n};",
         f"static constexpr bool returns_lse = {_bool(plan.returns_lse)};",
         f"static constexpr DeadRows dead_rows = {_DEAD_ROWS[plan.dead_rows]};",
+        f"static constexpr bool log2_units = {_bool(log2_units)};",
+        f"static constexpr float q_factor = {float_literal(factor * _LOG2E if log2_units else factor)};",
     ]  # fmt: skip
 
 
-def _score(plan: KernelPlan, visible: Program) -> list[str]:
-    scope = Scope(plan.outer, plan.sizes, plan.sides)
+def score_functors(plan: KernelPlan) -> list[str]:
+    """The formulas of one row: the score, masks, the weight's factor."""
+    scope, (_, visible) = Scope(plan.outer, plan.sizes, plan.sides), fold_scale(plan.visible)
     lines = ["typedef PlainScore Visible;", ""]
     if not is_qk(visible):
         lines = _struct(
@@ -154,30 +164,44 @@ def _function(name: str, parameters: tuple[str, ...], program: Program, plan: Ke
     ]
 
 
-def _segments(plan: KernelPlan) -> list[str]:
-    """The bounds of each segment, all of them for a tile, and the visit that runs one body per segment."""
+def segment_ranges(plan: KernelPlan) -> list[str]:
+    """The bounds and the guard of each segment, and the bounds of all of them for a tile."""
     functions: list[str] = []
     ranges: list[str] = []
-    visits: list[str] = []
     for i, s in enumerate(plan.segments):
         functions += [f"// {segment_text(s)}", *_function(f"lo{i}", ("tq",), s.lo, plan, "i")]
         functions += _function(f"hi{i}", ("tq",), s.hi, plan, "i")
-        bounds, test = f"Range{{lo{i}(f, tq), hi{i}(f, tq)}}", "[](int64_t) { return true; }"
-        if s.guard is not None and s.guard_scope == "segment":
-            functions += _function(f"guard{i}", ("tq",), s.guard, plan, "b")
-            bounds = f"guard{i}(f, tq) ? {bounds} : Range{{0, 0}}"
-        elif s.guard is not None:
-            functions += _function(f"guard{i}", ("tq", "tk"), s.guard, plan, "b")
-            test = f"[&](int64_t tk) {{ return guard{i}(tile.frame, tile.index, tk); }}"
+        bounds = f"Range{{lo{i}(f, tq), hi{i}(f, tq)}}"
+        if s.guard is not None:
+            parameters = ("tq",) if s.guard_scope == "segment" else ("tq", "tk")
+            functions += _function(f"guard{i}", parameters, s.guard, plan, "b")
+            bounds = f"guard{i}(f, tq) ? {bounds} : Range{{0, 0}}" if s.guard_scope == "segment" else bounds
         ranges.append(f"range[{i}] = {bounds};")
-        mask = "NoMask" if plan.mask is None or not s.needs_mask else "Residual" if s.residual else "Mask"
-        visits.append(f"flash.template visit_blocks<{mask}, {s.step}>(tile, tile.segment[{i}], begin, end, {test});")
     return [
         *functions,
         f"static constexpr int num_segments = {len(plan.segments)};",
         "static void segments(const Frame& f, int64_t tq, Range* range) {",
         *(f"  {line}" for line in ranges),
         "}",
+    ]
+
+
+def segment_mask(plan: KernelPlan, segment: Segment) -> str:
+    """The functor that hides keys in a segment."""
+    return "NoMask" if plan.mask is None or not segment.needs_mask else "Residual" if segment.residual else "Mask"
+
+
+def _segments(plan: KernelPlan) -> list[str]:
+    """The ranges of segments, and the visit that runs one body per segment."""
+    visits: list[str] = []
+    for i, s in enumerate(plan.segments):
+        guarded = s.guard is not None and s.guard_scope == "tile"
+        test = f"[&](int64_t tk) {{ return guard{i}(tile.frame, tile.index, tk); }}"
+        test = test if guarded else "[](int64_t) { return true; }"
+        blocks = f"visit_blocks<{segment_mask(plan, s)}, {s.step}>"
+        visits.append(f"flash.template {blocks}(tile, tile.segment[{i}], begin, end, {test});")
+    return [
+        *segment_ranges(plan),
         "template <class F>",
         "static void visit(F& flash, typename F::Tile& tile, int64_t begin, int64_t end) {",
         *(f"  {line}" for line in visits),
@@ -186,7 +210,8 @@ def _segments(plan: KernelPlan) -> list[str]:
     ]
 
 
-def _sink(plan: KernelPlan) -> list[str]:
+def sink_function(plan: KernelPlan) -> list[str]:
+    """The extra logit of a row's denominator."""
     has = _bool(plan.softmax != "plain")
     zero = (Instr("const", "f32", value=0.0),)
     program = plan.sink if plan.softmax == "sink" and plan.sink is not None else zero
@@ -196,7 +221,7 @@ def _sink(plan: KernelPlan) -> list[str]:
 # -- small texts
 
 
-def _status(plan: KernelPlan) -> str:
+def status_texts(plan: KernelPlan) -> dict[int, str]:
     """What each status code means for this plan."""
     sides = [f"{s.dtype} of rank {s.rank}" for s in plan.sides]
     texts = {
@@ -223,6 +248,11 @@ def _status(plan: KernelPlan) -> str:
     for i, axis in enumerate((*plan.outer, "q", "k", "d", "e")):
         compiled = f", or differ from the compiled {static[axis]}" if static.get(axis) is not None else ""
         texts[_FIRST_AXIS_STATUS + i] = f"operands disagree on the length of axis {axis}{compiled}"
+    return texts
+
+
+def status_function(texts: dict[int, str]) -> str:
+    """``attnc_status`` of these texts."""
     cases = [f'    case {code}: return "{text}";' for code, text in texts.items()]
     head = ["const char* attnc_status(int32_t code) {", "  switch (code) {"]
     return "\n".join([*head, *cases, '    default: return "unknown status";', "  }", "}", ""])

@@ -1,7 +1,7 @@
 """SRC: what a command works on.
 
-``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder · ``file.gguf``. A factory is called without arguments
-and returns a model, or (model, args), or (model, args, kwargs).
+``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder · ``file.gguf``. A factory is called
+without arguments and returns a model, or (model, args), or (model, args, kwargs).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnc.runtime.kv.specs import I4_GROUP
+from attnc.codegen.paged_plan import I4_GROUP, page_width, scale_groups
 
 ELEMENTS = {
     "f32": torch.float32,
@@ -46,14 +46,13 @@ F16_LARGEST = 65504.0
 
 def row_shape(store: str, features: int) -> tuple[int, ...]:
     """Dimensions of one encoded row: two features of i4 share a byte."""
-    return (-(-features // 2),) if store == "i4" else (features,)
+    return (page_width(store, features),)
 
 
 def scale_shape(store: str, features: int) -> tuple[int, ...] | None:
     """Dimensions of one row's scales; None for stores of floats."""
-    if store == "i4":
-        return (-(-features // I4_GROUP),)
-    return () if store in LARGEST else None
+    groups = scale_groups(store, features)
+    return None if groups is None else (groups,) if groups else ()
 
 
 def scale_dtype(store: str) -> torch.dtype:

@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnc.codegen.paged_plan import STORES, page_width, scale_groups
+
 if TYPE_CHECKING:
     from torch import Tensor
-
-STORES = ("f32", "bf16", "f16", "i8", "f8e4m3", "i4")
-"""How a stream may be stored: as floats, or quantised with scales."""
-
-I4_GROUP = 32
-"""Features that share one scale in an i4 store."""
 
 NULL_PAGE = 0
 """The page that is never handed out; in a block table it stands for a page given back behind a window."""
@@ -26,7 +22,7 @@ class StreamSpec:
     heads: int
     features: int
     store: str
-    """One of STORES."""
+    """One of ``codegen.paged_plan.STORES``."""
     dtype: str
     """What the model computes them in, as the IR writes dtypes."""
 
@@ -99,8 +95,6 @@ class RaggedBatch:
 
 def _row_bytes(store: str, features: int) -> int:
     """Bytes of one head's row: its elements, and its scales (f32 for a row of 8-bit ones, f16 for a group of i4)."""
-    if store == "i4":
-        return -(-features // 2) + 2 * -(-features // I4_GROUP)
-    if store in ("i8", "f8e4m3"):
-        return features + 4
-    return features * (4 if store == "f32" else 2)
+    groups = scale_groups(store, features)
+    scales = 0 if groups is None else 2 * groups or 4
+    return page_width(store, features) * {"f32": 4, "bf16": 2, "f16": 2}.get(store, 1) + scales

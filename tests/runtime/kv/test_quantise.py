@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from attnc.codegen.paged_plan import STORES
 from attnc.runtime.kv.quantise import ELEMENTS, decode, encode, row_shape, scale_dtype, scale_shape
-from attnc.runtime.kv.specs import STORES
 
 FEATURES = [1, 2, 31, 32, 33, 40, 80, 96, 128]
 F32_ROUNDING = 2.0**-22

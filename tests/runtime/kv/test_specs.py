@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from attnc.runtime.kv.specs import STORES, GroupSpec, StreamSpec
+from attnc.codegen.paged_plan import STORES
+from attnc.runtime.kv.specs import GroupSpec, StreamSpec
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 4, 16])

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from attnc.codegen.paged_plan import STORES
 from attnc.runtime.kv.quantise import decode, encode
-from attnc.runtime.kv.specs import STORES, GroupSpec, StreamSpec
+from attnc.runtime.kv.specs import GroupSpec, StreamSpec
 from attnc.runtime.kv.storage import PageStorage
 
 PAIRS = [(store, STORES[-1 - i]) for i, store in enumerate(STORES)]
