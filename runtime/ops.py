@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnc.runtime import inlined, kernels, reference, rope, routes, training
+from attnc.runtime import inlined, kernels, paged, reference, rope, routes, skinny, training
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
 from attnc.runtime.program import SizeArg
@@ -93,6 +93,8 @@ for _name, _implementation in (
 attention = torch.ops.attnc.attention.default
 attention_train = torch.ops.attnc.attention_train.default
 attention_python = torch.ops.attnc.attention_python.default
+kv_write, paged_attention = paged.kv_write, paged.paged_attention
+skinny_linear = skinny.skinny_linear
 
 training.register(_library)
 inlined.register(_library)
