@@ -6,8 +6,8 @@ One visible list a dialect; nothing registers itself at import.
 from __future__ import annotations
 
 from attnc.ir.opdef import Registry
-from attnc.ir.ops import attn, host
+from attnc.ir.ops import attn, host, paging
 
-REGISTRY = Registry.of([*attn.OPS, *host.OPS], closed=("attn", "ir", "py"))
+REGISTRY = Registry.of([*attn.OPS, *paging.OPS, *host.OPS], closed=("attn", "ir", "py"))
 
 __all__ = ["REGISTRY"]

@@ -56,8 +56,12 @@ def _tensor(arg: Arg) -> TensorType:
 def verify_attention(op: Op) -> Iterator[str]:
     """What is wrong with an ``attn.attention``, axes before shapes before formulas."""
     spec: AttentionSpec = op.attrs["spec"]
-    problems = [*_axis_names(spec), *_options(spec)]
-    yield from problems or [*_operands(op, spec), *_formulas(op, spec)]
+    yield from spec_problems(spec) or [*_operands(op, spec), *formula_problems(op, spec)]
+
+
+def spec_problems(spec: AttentionSpec) -> list[str]:
+    """What is wrong with the axes and options of an attention."""
+    return [*_axis_names(spec), *_options(spec)]
 
 
 def _axis_names(spec: AttentionSpec) -> Iterator[str]:
@@ -140,7 +144,8 @@ def _fits(type: Type, wanted: TensorType) -> bool:
     )
 
 
-def _formulas(op: Op, spec: AttentionSpec) -> Iterator[str]:
+def formula_problems(op: Op, spec: AttentionSpec) -> Iterator[str]:
+    """What is wrong with the formulas; side operands are argument 3 of the op."""
     outer = set(spec.out_axes) - RESERVED
     position = outer | {QUERY, KEY}
     if not index.is_boolean(spec.mask):
