@@ -6,6 +6,8 @@ wants attributes again (it packs them). The same step closes a ``torch.export`` 
 
 from __future__ import annotations
 
+from itertools import count
+
 import torch
 
 from attnc.compiler.host.signature import Signature
@@ -14,8 +16,8 @@ from attnc.compiler.host.signature import Signature
 def unlift(gm: torch.fx.GraphModule, signature: Signature) -> int:
     """Bind the state placeholders to attributes of the module, in place; returns how many."""
     bound = [node for node in gm.graph.find_nodes(op="placeholder") if node.name in signature.state]
-    for position, node in enumerate(bound):
-        name, tensor = f"frozen_{position}", signature.state[node.name]
+    for node in bound:
+        name, tensor = _free_name(gm, node.name), signature.state[node.name]
         if isinstance(tensor, torch.nn.Parameter):
             gm.register_parameter(name, tensor)
         else:
@@ -28,3 +30,9 @@ def unlift(gm: torch.fx.GraphModule, signature: Signature) -> int:
     if bound:
         gm.recompile()
     return len(bound)
+
+
+def _free_name(gm: torch.fx.GraphModule, wanted: str) -> str:
+    """An attribute the module doesn't have: ``wanted``, else with a number behind it."""
+    names = (wanted if i == 0 else f"{wanted}_{i}" for i in count())
+    return next(name for name in names if not hasattr(gm, name))

@@ -28,6 +28,8 @@ class Lowered:
     target: Any
     args: tuple[Any, ...]
     """IR arguments (values included)."""
+    single: bool = False
+    """The node itself is the only IR result."""
 
 
 Emit = Callable[..., torch.fx.Node]
@@ -115,6 +117,9 @@ class _Export:
         whole = self.fx.create_node("call_function", call.target, args, name=f"{op.results[0].name}_call")
         whole.meta = _meta(op)
         self._fill(whole, op)
+        if call.single:
+            self.nodes[op.results[0]] = whole
+            return
         for position, value in enumerate(op.results):
             part = self.fx.create_node("call_function", PYTHON["getitem"], (whole, position), name=value.name)
             part.meta = _meta(op)
