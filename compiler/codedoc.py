@@ -13,6 +13,7 @@ LEVELS = {
     "other": "Softmaxes that are no attention",
     "downgrade": "Right, but slower or heavier than it could be",
     "host": "Whole graphs left to the host",
+    "derive": "Models without an incremental program",
     "error": "Errors",
 }
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Code:
     """One stable code. ``level``: ``left`` (an attention left to the host), ``other`` (not an attention), ``host``
-    (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``error``.
+    (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``derive`` (no
+    incremental program), ``error``.
     """
 
     level: str
@@ -214,6 +215,68 @@ CODES: dict[str, Code] = {
         "an internal error",
         "A pass raised an error; the original graph runs on the host.",
         "Please report it with the dump (ATTNC_DUMP=dir).",
+    ),
+    # -- no incremental program ----------------------------------------------------------------------------------
+    "ATTNC-DERIVE-INPUT": Code(
+        "derive",
+        "the model's inputs or outputs don't fit",
+        "It isn't a function of token ids [B, S] to logits [B, S, vocabulary], or torch.export refuses it.",
+        "Name the input with token_input=; give the model no other inputs.",
+    ),
+    "ATTNC-DERIVE-MIXES": Code(
+        "derive",
+        "tokens are mixed outside attention",
+        "Something shifts, sums, sorts or reshapes along the tokens, so a token's result needs more than itself and "
+        "cached keys and values: a convolution or pooling over time, recurrent state, a look-up in other tokens.",
+        "Take it out, or do it along features.",
+    ),
+    "ATTNC-DERIVE-BATCH": Code(
+        "derive",
+        "requests are mixed",
+        "A result depends on other requests of the batch, or on a request's number.",
+        "Compute each row of the batch by itself.",
+    ),
+    "ATTNC-DERIVE-LENGTH": Code(
+        "derive",
+        "the total length enters",
+        "A value depends on how many tokens there are in all, which changes with every new one.",
+        "Compute it from the token's own position.",
+    ),
+    "ATTNC-DERIVE-NOT-CAUSAL": Code(
+        "derive",
+        "a token may see a later one",
+        "The mask is not proved to hide every key behind its query.",
+        "Use a causal mask; a bidirectional model has no incremental form.",
+    ),
+    "ATTNC-DERIVE-ATTENTION": Code(
+        "derive",
+        "an attention of a form that pages can't hold",
+        "Its keys aren't the tokens', its scores read data of single tokens or a batch, or a row may see no key.",
+        "See the reason.",
+    ),
+    "ATTNC-DERIVE-NO-RULE": Code(
+        "derive",
+        "an operator nothing is known of",
+        "No rule says whether it keeps tokens apart, so it is taken not to.",
+        "Write it with operators of the list in compiler/derive/rules.",
+    ),
+    "ATTNC-DERIVE-RANDOM": Code(
+        "derive",
+        "random numbers",
+        "Dropout in training mode, or noise: the result isn't a function of the tokens.",
+        "Call model.eval().",
+    ),
+    "ATTNC-DERIVE-STATE": Code(
+        "derive",
+        "state of its own",
+        "The model writes to a buffer, such as a cache or a counter.",
+        "Use it without its own cache (use_cache=False).",
+    ),
+    "ATTNC-DERIVE-DATA-SIZE": Code(
+        "derive",
+        "a size or a choice read out of data",
+        "The number of elements, or a branch, depends on the tokens' values.",
+        "Use fixed sizes: where() instead of boolean indexing.",
     ),
     "ATTNC-VERIFY": Code(
         "error",

@@ -1,0 +1,1 @@
+"""From a causal decoder without a cache to a program over a ragged batch of new tokens with paged keys and values."""
