@@ -12,14 +12,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attnc.compiler.api import Program, compile, explain, reports
     from attnc.compiler.backend import backend
+    from attnc.compiler.derive.refusal import NotDerivable
+    from attnc.compiler.generator import Generation, Generator
     from attnc.compiler.report import Report, Site
+    from attnc.runtime.sampling_params import SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["Program", "Report", "Site", "__version__", "backend", "compile", "explain", "reports"]
+__all__ = [
+    "Generation",
+    "Generator",
+    "NotDerivable",
+    "Program",
+    "Report",
+    "SamplingParams",
+    "Site",
+    "__version__",
+    "backend",
+    "compile",
+    "explain",
+    "reports",
+]
 
 _HOMES = {
+    "Generation": "attnc.compiler.generator",
+    "Generator": "attnc.compiler.generator",
+    "NotDerivable": "attnc.compiler.derive.refusal",
     "Program": "attnc.compiler.api",
     "Report": "attnc.compiler.report",
+    "SamplingParams": "attnc.runtime.sampling_params",
     "Site": "attnc.compiler.report",
     "backend": "attnc.compiler.backend",
     "compile": "attnc.compiler.api",

@@ -7,7 +7,7 @@ import warnings
 
 import typer
 
-from attnc.compiler.cli import bisect, cache, compile, doctor, dump, explain, kernels, opt, run_graph, version
+from attnc.compiler.cli import bisect, cache, compile, doctor, dump, explain, generate, kernels, opt, run_graph, version
 
 app = typer.Typer(
     name="attnc",
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("explain")(explain.explain)
 app.command("compile")(compile.compile_source)
+app.command("generate")(generate.generate)
 app.command("opt")(opt.opt)
 app.command("run")(run_graph.run_graph)
 app.command("kernels")(kernels.kernels)
