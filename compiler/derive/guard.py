@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from attnc.compiler.derive.known import ENCODER_AXIS, Kind, Known, Role
-from attnc.compiler.derive.refusal import LENGTH, MIXES, NO_RULE
+from attnc.compiler.derive.refusal import LENGTH, MIXES, MIXES_BATCH, NO_RULE
 from attnc.compiler.derive.step import Fact, Step
 
 PLACES: dict[str, frozenset[Role]] = {
@@ -45,7 +45,7 @@ def check_operands(step: Step) -> None:
     allowed = PLACES.get(name, PLACES.get(step.op.name.rpartition(".")[0], frozenset()))
     strange = next((k.role for k in operands if k.role is not None and k.role not in allowed), None)
     if strange is not None:
-        code = LENGTH if strange is Role.SUFFIX else MIXES
+        code = {Role.SUFFIX: LENGTH, Role.BATCH_INDEX: MIXES_BATCH}.get(strange, MIXES)
         raise step.refuse(code, f"{strange.value} is computed with")
     kinds = {known.kind for known in operands}
     if Kind.REQUEST in kinds and kinds & {Kind.POSITION, Kind.LENGTH, Kind.TOKEN} and step.op.name != "attn.attention":

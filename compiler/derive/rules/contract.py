@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnc.compiler.derive.known import BATCH, Kind, Known, is_static
 from attnc.compiler.derive.refusal import MIXES, NO_RULE
 from attnc.compiler.derive.rules.layout import moved
-from attnc.compiler.derive.rules.pointwise import joined, with_sizes
+from attnc.compiler.derive.rules.pointwise import joined
 from attnc.compiler.derive.step import Rule, Step
 
 
@@ -24,12 +24,10 @@ def matmul(step: Step) -> Known:
     a, b = operands[-2:]
     found = _product(step, a, b)
     bias = operands[:-2]
-    return with_sizes(step, joined(step, [found, *bias], len(found.dims)) if bias else found)
+    return joined(step, [found, *bias], len(found.dims)) if bias else found
 
 
 def _product(step: Step, a: Known, b: Known) -> Known:
-    if any(k.role is not None for k in (a, b)):
-        raise step.refuse(MIXES, "numbers of places are multiplied")
     vector = len(b.dims) == 1
     _summed(step, a.dims[-1])
     _summed(step, b.dims[-1] if vector else b.dims[-2])
@@ -63,8 +61,6 @@ def einsum(step: Step) -> Known:
     letters = written.split(",")
     if not arrow or "." in equation or any(len(set(names)) != len(names) for names in (*letters, result)):
         raise step.refuse(NO_RULE, f"einsum {equation!r}: write the result's letters, each once, and no ellipsis")
-    if any(k.role is not None for k in operands):
-        raise step.refuse(MIXES, "numbers of places are multiplied")
     alphabet = "".join(dict.fromkeys(written.replace(",", "")))
     spread = [
         Known(known.kind, tuple(known.dims[names.index(a)] if a in names else () for a in alphabet), None, known.source)

@@ -13,8 +13,8 @@ from attnc.ir.values import Value
 def embedding(step: Step) -> Known:
     """Rows of a constant table."""
     table, index = step.tensor(0, "weight"), step.tensor(1, "indices")
-    if table.kind is not Kind.UNIFORM or index.role is not None:
-        raise step.refuse(MIXES, "an embedding table that is data, or read at a number of a place")
+    if table.kind is not Kind.UNIFORM:
+        raise step.refuse(MIXES, "an embedding table that is data")
     return Known(index.kind, (*index.dims, *table.dims[1:]))
 
 

@@ -136,7 +136,6 @@ def cat(step: Step) -> Known:
     if along:
         axes = ", ".join(sorted(along))
         raise step.refuse(MIXES, f"values are concatenated along {axes}: a past, a prefix or a shift")
-    _no_roles(step, known)
     alike = joined(step, [moved(k, (*k.dims[:place], (), *k.dims[place + 1 :])) for k in known], rank)
     return moved(alike, (*alike.dims[:place], *step.label((step.shape[place],)), *alike.dims[place + 1 :]))
 
@@ -147,15 +146,8 @@ def stack(step: Step) -> Known:
     assert isinstance(parts, tuple)
     known = [step.fact(part) for part in parts]
     place = step.dim(1, "dim", len(step.shape))
-    _no_roles(step, known)
     alike = joined(step, known, len(step.shape) - 1)
     return moved(alike, (*alike.dims[:place], *step.label((step.shape[place],)), *alike.dims[place:]))
-
-
-def _no_roles(step: Step, operands: list[Known]) -> None:
-    role = next((known.role for known in operands if known.role is not None), None)
-    if role is not None:
-        raise step.refuse(MIXES, f"{role.value} is put together with other values")
 
 
 def flip(step: Step) -> Known:

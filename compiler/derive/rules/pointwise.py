@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Dims, Kind, Known, Role, same_axis
-from attnc.compiler.derive.refusal import LENGTH, MIXES, MIXES_BATCH, RANDOM
+from attnc.compiler.derive.refusal import LENGTH, MIXES, RANDOM
 from attnc.compiler.derive.step import Rule, Step
 from attnc.ir.types import DType, TensorType
-from attnc.ir.values import Value
 
 NAMES = (
     """add sub mul div neg pow exp exp2 log log2 log1p sqrt rsqrt reciprocal tanh sigmoid silu gelu relu relu6
@@ -19,8 +17,6 @@ NAMES = (
     hardtanh mish hardswish hardsigmoid isnan isinf nan_to_num log_sigmoid logit expm1 sgn trunc atan2 copysign
     lift_fresh_copy real imag conj _conj _neg_view resolve_conj resolve_neg addcmul addcdiv lerp xlogy"""
 ).split()
-
-KEEPS_ROLE = {"aten.clone", "aten.alias", "aten.detach", "aten.contiguous", "aten._to_copy", "aten.to"}
 
 
 def joined(step: Step, operands: Sequence[Known], rank: int) -> Known:
@@ -35,15 +31,7 @@ def joined(step: Step, operands: Sequence[Known], rank: int) -> Known:
             raise step.refuse(LENGTH, "a value that depends on the total length meets the tokens")
         if any(known.kind is Kind.REQUEST for known in operands):
             raise step.refuse(MIXES, "tokens meet what comes from the encoder outside attention")
-    return Known(kind, dims, None, _order(step, operands))
-
-
-def _order(step: Step, operands: Sequence[Known]) -> Value | None:
-    """Of rows in an order by expert: whose order. Raises NotDerivable for rows of two orders."""
-    orders = {known.source for known in operands} - {None}
-    if len(orders) > 1:
-        raise step.refuse(MIXES, "rows in the orders of two routers meet")
-    return next(iter(orders), None)
+    return Known(kind, dims)
 
 
 def _dimension(step: Step, operands: Sequence[Known], place: int) -> tuple[int | str, ...]:
@@ -64,39 +52,21 @@ def _show(dim: tuple[int | str, ...]) -> str:
 
 
 def pointwise(step: Step) -> Known:
-    """The join of the operands; a size as an operand makes a function of the length."""
+    """The join of the operands."""
     operands = step.tensors()
-    roles = {known.role for known in operands} - {None}
-    if roles:
-        return _with_role(step, operands)
-    found = joined(step, operands, len(step.shape))
-    return with_sizes(step, found)
+    if any(known.role is not None for known in operands):
+        return _with_role(step, operands[0])
+    return joined(step, operands, len(step.shape))
 
 
-def with_sizes(step: Step, found: Known) -> Known:
-    """``found``, where sizes are among the operands as numbers to compute with."""
-    kind = step.kind_of_sizes()
-    if kind is Kind.UNIFORM or (kind, found.kind) == (Kind.REQUEST, Kind.REQUEST):
-        return found
-    if found.kind > Kind.LENGTH:
-        raise step.refuse(LENGTH, "a size (the total length or the batch) is a number in the computation")
-    return dataclasses.replace(found, kind=max(kind, found.kind))
-
-
-def _with_role(step: Step, operands: list[Known]) -> Known:
-    """Numbers of places: copies keep their role; slot // slots per token is the token's number; more isn't known."""
-    name = step.op.name.rpartition(".")[0]
-    if len(operands) == 1 and name in KEEPS_ROLE and _holds(step, operands[0].role):
-        return operands[0]
-    if any(known.role is Role.SUFFIX for known in operands):
-        raise step.refuse(LENGTH, f"{Role.SUFFIX.value} is computed with")
-    known = operands[0]
-    if name == "aten.floor_divide" and known.role is Role.ORDER and step.op.args[1] == slots(known.dims):
+def _with_role(step: Step, known: Known) -> Known:
+    """Numbers of places: copies keep their role; slot // slots per token is the token's number."""
+    if step.op.name.startswith("aten.floor_divide") and step.op.args[1] == slots(known.dims):
         return Known(known.kind, known.dims, Role.TOKEN_ORDER, known.source)
-    if all(k.role in (Role.BATCH_INDEX, None) and k.kind is Kind.UNIFORM for k in operands):
-        if all(len(k.dims) <= len(step.shape) for k in operands) and name in ("aten.add", "aten.mul"):
-            raise step.refuse(MIXES_BATCH, "the number of a request is a number in the computation")
-    raise step.refuse(MIXES, f"{_role(operands)} is computed with")
+    if len(step.tensors()) == 1 and _holds(step, known.role):
+        return known
+    assert known.role is not None
+    raise step.refuse(MIXES, f"{known.role.value} is computed with")
 
 
 def _holds(step: Step, role: Role | None) -> bool:
@@ -111,10 +81,6 @@ def slots(dims: Dims) -> int:
     """Of an order of routed slots: how many slots each token has."""
     atom = dims[0][0]
     return int(str(atom)[1:])
-
-
-def _role(operands: list[Known]) -> str:
-    return next(known.role.value for known in operands if known.role is not None)
 
 
 def like(step: Step) -> Known:

@@ -34,8 +34,6 @@ def _dims_of(step: Step, known: Known) -> tuple[int, ...]:
 def _along(step: Step, known: Known, places: tuple[int, ...]) -> Kind:
     """What a result depends on. Raises NotDerivable where tokens or requests would be mixed."""
     named = [atom for place in places for atom in known.dims[place] if isinstance(atom, str)]
-    if known.role is not None:
-        raise step.refuse(MIXES, f"{known.role.value} is reduced")
     if all(atom[0] == ENCODER_AXIS for atom in named):
         return max(known.kind, Kind.REQUEST) if named else known.kind
     if known.kind <= Kind.LENGTH:
@@ -59,7 +57,7 @@ def same_shape(step: Step) -> Known:
     if known.role is Role.COUNT and "cumsum" in step.op.name:
         return Known(known.kind, known.dims, Role.OFFSET, known.source)
     running = "cum" in step.op.name
-    if running and known.role is None and known.kind <= Kind.POSITION and known.dims[places[0]] == ("S",):
+    if running and known.kind <= Kind.POSITION and known.dims[places[0]] == ("S",):
         return Known(Kind.POSITION, known.dims)
     return dataclasses.replace(known, kind=_along(step, known, places))
 
@@ -136,7 +134,7 @@ def diff(step: Step) -> Known:
     known = step.tensor(0)
     place = step.dim(2, "dim", len(known.dims), -1)
     operands = step.tensors()
-    if all(is_static(k.dims[place]) and k.role is None for k in operands):
+    if all(is_static(k.dims[place]) for k in operands):
         beside = [Known(k.kind, (*k.dims[:place], (), *k.dims[place + 1 :]), None, k.source) for k in operands]
         return dataclasses.replace(
             found := joined(step, beside, len(known.dims)), dims=_cut(step, found, place, step.shape)

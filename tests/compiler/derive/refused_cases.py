@@ -67,9 +67,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "%u: f32[B, S, 4, 1] = aten.unsqueeze.default(%x, 3)\n%y: f32[B, S, 4] = aten.squeeze.default(%u)": "MIXES",
         "%n: i64[B] = aten.arange.default(%b)\n%u: i64[B, 1] = aten.unsqueeze.default(%n, 1)\n"
         "%y: i64[B, S] = aten.expand.default(%u, [%b, %s])": "MIXES",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[B, 2] = aten.stack.default([%n, %n], 1)": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[B, 2] = aten.stack.default([%n, %n], 1)": "BATCH",
         "%n: i64[B] = aten.arange.default(%b)\n%u: i64[B, 1] = aten.unsqueeze.default(%n, 1)\n"
-        "%y: i64[B, 2] = aten.cat.default([%u, %u], 1)": "MIXES",
+        "%y: i64[B, 2] = aten.cat.default([%u, %u], 1)": "BATCH",
     },
     "selecting": {
         "%n: int<S - 1> = py.sub(%s, 1)\n%y: f32[B, S - 1, 4] = aten.slice.Tensor(%x, 1, 0, %n)": "MIXES",
@@ -85,7 +85,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "%y: f32[4] = aten.select.int(%ptab, 0, -1)": "MIXES",
         "%y: f32[3] = aten.select.int(%fars, 0, 0)": "MIXES",
         "%y: f32[B, S] = aten.select.int(%x, 2, %s)": "LENGTH",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[] = aten.select.int(%n, 0, 1)": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[] = aten.select.int(%n, 0, 1)": "BATCH",
         "%p: (f32[B, 2, 4], f32[B, S - 2, 4]) = aten.split_with_sizes.default(%x, [2, -1], 1)\n"
         "%y: f32[B, 2, 4] = py.getitem(%p, 0)": "MIXES",
         "%p: (f32[S, 4], f32[S, 4]) = aten.unbind.int(%x)\n%y: f32[S, 4] = py.getitem(%p, 0)": "MIXES",
@@ -117,7 +117,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "%y: f32[B, 1] = py.getitem(%p, 0)": "MIXES",
         "%p: (f32[B, S, 4], i64[B, S, 4]) = aten.sort.default(%x, 1)\n%y: f32[B, S, 4] = py.getitem(%p, 0)": "MIXES",
         "%y: i64[B, S, 4] = aten.argsort.default(%x, 0)": "BATCH",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[] = aten.sum.default(%n)": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[] = aten.sum.default(%n)": "BATCH",
         "%z: f32[B, 1, 4] = aten.zeros.default([%b, 1, 4])\n"
         "%y: f32[B, S, 4] = aten.diff.default(%x, 1, 1, %z)": "MIXES",
         "%y: f32[S - 1] = aten.diff.default(%posf)": "MIXES",
@@ -148,15 +148,15 @@ REFUSED: dict[str, dict[str, str]] = {
     "gather": {
         "%i: i64[S] = aten.floor_divide.default(%pos, 2)\n%y: f32[S, 4] = aten.index.Tensor(%ptab, [%i])": "MIXES",
         "%n: i64[B] = aten.arange.default(%b)\n%u: i64[B, 1] = aten.unsqueeze.default(%n, 1)\n"
-        "%y: f32[B, S] = aten.index.Tensor(%own, [%u, %pos])": "MIXES",
+        "%y: f32[B, S] = aten.index.Tensor(%own, [%u, %pos])": "BATCH",
         "%y: f32[B, S, S, 4] = aten.embedding.default(%x, %pos)": "MIXES",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: f32[B, 4] = aten.embedding.default(%table, %n)": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: f32[B, 4] = aten.embedding.default(%table, %n)": "BATCH",
         "%y: f32[B, 2, 4] = aten.index_select.default(%x, 1, %two)": "MIXES",
         "%y: f32[2, S, 4] = aten.index_select.default(%x, 0, %two)": "MIXES",
         "%y: f32[B, 2, 4] = aten.index.Tensor(%x, [None, %two])": "MIXES",
         "%y: f32[B, S, 4] = aten.index.Tensor(%ptab, [%ids])": "MIXES",
         "%y: f32[S, S, 4] = aten.index.Tensor(%x, [%pos])": "MIXES",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: f32[B, 4] = aten.index.Tensor(%x, [%n, %zero])": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: f32[B, 4] = aten.index.Tensor(%x, [%n, %zero])": "BATCH",
         "%y: f32[B, 2, 4] = aten.index.Tensor(%h, [None, %two, None, %two])": "MIXES",
         "%i: i64[1, 2, 1] = aten.view.default(%two, [1, 2, 1])\n"
         "%e: i64[B, 2, 4] = aten.expand.default(%i, [%b, 2, 4])\n"
@@ -170,7 +170,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "%z: i64[B, S, 4] = aten.zeros.default([%b, %s, 4], dtype=dtype<int64>)\n"
         "%y: f32[B, S, 4] = aten.scatter_add.default(%x, 0, %z, %x)": "MIXES",
         "%y: f32[B, S, 4] = aten.index_put.default(%x, [None, %pos], %x)": "MIXES",
-        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[B, 3] = aten.one_hot.default(%n, 3)": "MIXES",
+        "%n: i64[B] = aten.arange.default(%b)\n%y: i64[B, 3] = aten.one_hot.default(%n, 3)": "BATCH",
     },
     "route": {
         "%f: f32[2*B*S] = aten._to_copy.default(%experts, dtype=dtype<float32>)\n"
