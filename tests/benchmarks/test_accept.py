@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks.accept import runner, stage_1, stage_2, stage_3
+from benchmarks.accept import runner, stage_1, stage_2, stage_3, stage_4
 from benchmarks.accept.bugs import LIST
 from benchmarks.accept.checks import Check, Shard, call, suite
 from benchmarks.accept.runner import ROOT, Files, accept, source_digest
@@ -142,7 +142,7 @@ def test_a_run_may_rewrite_its_list(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert source_digest() != before
 
 
-@pytest.mark.parametrize("stage", [stage_1, stage_2, stage_3], ids=["1", "2", "3"])
+@pytest.mark.parametrize("stage", [stage_1, stage_2, stage_3, stage_4], ids=["1", "2", "3", "4"])
 def test_names_are_unique(stage: ModuleType) -> None:
     names = [check.name for check in stage.CHECKS]
     assert len(set(names)) == len(names)
