@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-LIMIT = 540
-"""Seconds a shard may take. Longer work is cut into several, so that a run can stop and go on between them."""
+LIMIT = 1800
+"""Seconds after which a shard is taken to hang. One takes far less on a machine of its own, so that a run can stop and
+go on between two of them; beside other work it may take several times as long."""
 
 
 @dataclass(frozen=True)

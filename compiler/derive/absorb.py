@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from attnc.compiler.derive.known import Known
 from attnc.compiler.derive.parts import Part, features, is_shared, parts_of
 from attnc.compiler.derive.site import SiteFacts
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.ir.attention import CONTRACTED, FEATURE, KEY
-from attnc.ir.types import TensorType
 from attnc.ir.values import Value
 
 GAIN = 2.0
@@ -81,7 +81,5 @@ def _pays(found: Latent, heads: int) -> bool:
 
 
 def _length(value: Value, axes: tuple[str, ...], axis: str) -> int:
-    kind = value.type
-    assert isinstance(kind, TensorType)
-    length = kind.shape[axes.index(axis)]
+    length = tensor_type(value).shape[axes.index(axis)]
     return length if isinstance(length, int) else 0

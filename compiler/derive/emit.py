@@ -6,16 +6,11 @@ import math
 from dataclasses import dataclass
 
 from attnc.compiler.derive.site import SiteFacts
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.ir.attention import KEY
 from attnc.ir.graph import Graph
 from attnc.ir.types import Dim, TensorType, Type
 from attnc.ir.values import Arg, Literal, Value
-
-
-def tensor(value: Value) -> TensorType:
-    """The type of a tensor."""
-    assert isinstance(value.type, TensorType)
-    return value.type
 
 
 @dataclass
@@ -31,21 +26,21 @@ class Emit:
 
     def shaped(self, name: str, args: tuple[Arg, ...], like: Value, shape: tuple[Dim, ...]) -> Value:
         """An op whose result is like a tensor, but of another shape."""
-        kind = tensor(like)
+        kind = tensor_type(like)
         return self.op(name, args, TensorType(kind.dtype, shape, kind.device))
 
     def dropped(self, value: Value, axes: tuple[str, ...]) -> Value:
         """Without the batch axis."""
         if self.facts.batch not in axes:
             return value
-        place, shape = axes.index(self.facts.batch), tensor(value).shape
+        place, shape = axes.index(self.facts.batch), tensor_type(value).shape
         return self.shaped("aten.squeeze.dim", (value, place), value, (*shape[:place], *shape[place + 1 :]))
 
     def restored(self, value: Value, axes: tuple[str, ...]) -> Value:
         """With the batch axis again."""
         if self.facts.batch not in axes:
             return value
-        place, shape = axes.index(self.facts.batch), tensor(value).shape
+        place, shape = axes.index(self.facts.batch), tensor_type(value).shape
         return self.shaped("aten.unsqueeze.default", (value, place), value, (*shape[:place], 1, *shape[place:]))
 
     def rows(self, value: Value, axes: tuple[str, ...], last: str) -> Value:
@@ -54,7 +49,7 @@ class Emit:
         left = [a for a in axes if a != self.facts.batch]
         outer = [a for a in left if a not in (KEY, last)]
         order = tuple(left.index(a) for a in (KEY, *outer, last))
-        shape = tuple(tensor(value).shape[i] for i in order)
+        shape = tuple(tensor_type(value).shape[i] for i in order)
         if order != tuple(range(len(order))):
             value = self.shaped("aten.permute.default", (value, order), value, shape)
         if len(outer) == 1:
@@ -67,12 +62,12 @@ class Emit:
     def dense(self, value: Value) -> Value:
         """A row-major copy, as the views of an attention's result expect."""
         kwargs: dict[str, Arg] = {"memory_format": Literal("memory_format", "contiguous_format")}
-        kind = TensorType(tensor(value).dtype, tensor(value).shape, tensor(value).device)
+        kind = TensorType(tensor_type(value).dtype, tensor_type(value).shape, tensor_type(value).device)
         return self.graph.create("aten.clone.default", (value,), (kind,), kwargs=kwargs, loc=self.facts.op.loc).result
 
     def part(self, value: Value, dim: int, lo: int, hi: int) -> Value:
         """Elements lo … hi of one dimension."""
-        shape = tensor(value).shape
+        shape = tensor_type(value).shape
         if (lo, hi) == (0, shape[dim]):
             return value
         return self.shaped("aten.slice.Tensor", (value, dim, lo, hi), value, (*shape[:dim], hi - lo, *shape[dim + 1 :]))
@@ -81,8 +76,8 @@ class Emit:
         """Values one after the other along a dimension."""
         if len(values) == 1:
             return values[0]
-        shape = tensor(values[0]).shape
-        length = sum(n for n in (tensor(v).shape[dim] for v in values) if isinstance(n, int))
+        shape = tensor_type(values[0]).shape
+        length = sum(n for n in (tensor_type(v).shape[dim] for v in values) if isinstance(n, int))
         return self.shaped(
             "aten.cat.default", (tuple(values), dim), values[0], (*shape[:dim], length, *shape[dim + 1 :])
         )

@@ -41,8 +41,7 @@ SHAPES = frozenset(
 def check_operands(step: Step) -> None:
     """Raise NotDerivable for operands no operator may have together, or that this one may not have."""
     operands = step.tensors()
-    name = step.op.name.rpartition(".")[0] if step.op.name.startswith("aten.") else step.op.name
-    allowed = PLACES.get(name, PLACES.get(step.op.name.rpartition(".")[0], frozenset()))
+    allowed = PLACES.get(step.op.name, PLACES.get(step.op.name.rpartition(".")[0], frozenset()))
     strange = next((k.role for k in operands if k.role is not None and k.role not in allowed), None)
     if strange is not None:
         code = {Role.SUFFIX: LENGTH, Role.BATCH_INDEX: MIXES_BATCH}.get(strange, MIXES)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.absorb import Latent
-from attnc.compiler.derive.emit import Emit, tensor
+from attnc.compiler.derive.emit import Emit
 from attnc.compiler.derive.parts import Part
 from attnc.compiler.derive.refusal import ATTENTION, NotDerivable
 from attnc.compiler.derive.site import SiteFacts
 from attnc.compiler.derive.streams import NEW, Batch, PagedSite, Pages, Stream, group_of, page_inputs
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.compiler.planning.paged import plan_paged
 from attnc.ir.attention import CONTRACTED, FEATURE, KEY, QUERY, AttentionSpec
 from attnc.ir.graph import Graph
@@ -41,11 +42,7 @@ class Paging:
         """The result of an attention that caches its keys and values."""
         emit, spec = Emit(self.graph, facts), facts.spec
         rows = [emit.rows(k, spec.k_axes, CONTRACTED), emit.rows(v, spec.v_axes, FEATURE)]
-        pages, scales = self._written(emit, rows)
-        features = {CONTRACTED: _features(rows[0]), FEATURE: _features(rows[1])}
-        bare = _of_one_request(spec, facts.batch)
-        out = self._read(emit, bare, emit.dropped(q, spec.q_axes), (pages, scales), sides, features)
-        return emit.restored(out, spec.out_axes)
+        return self._over(emit, q, rows, self._written(emit, rows), sides)
 
     def cross(
         self, facts: SiteFacts, q: Value, given: tuple[Value, Value], apart: Emit, sides: tuple[Value, ...]
@@ -54,11 +51,7 @@ class Paging:
         emit, spec = Emit(self.graph, facts), facts.spec
         rows = [apart.rows(given[0], spec.k_axes, CONTRACTED), apart.rows(given[1], spec.v_axes, FEATURE)]
         self.encoded += rows
-        pages, scales = self._held(emit, rows)
-        features = {CONTRACTED: _features(rows[0]), FEATURE: _features(rows[1])}
-        bare = _of_one_request(spec, facts.batch)
-        out = self._read(emit, bare, emit.dropped(q, spec.q_axes), (pages, scales), sides, features)
-        return emit.restored(out, spec.out_axes)
+        return self._over(emit, q, rows, self._held(emit, rows), sides)
 
     def latent(
         self, facts: SiteFacts, found: Latent, q: Value, cached: list[Value], sides: tuple[Value, ...], fold: Fold
@@ -77,6 +70,20 @@ class Paging:
         asked = _absorbed_query(emit, found, emit.dropped(q, spec.q_axes), bare.q_axes, fold)
         out = self._read(emit, bare, asked, ([pages[0], values], [scales[0]] * 2), sides, features)
         return emit.restored(_expanded(emit, found, out, bare.out_axes, fold), spec.out_axes)
+
+    def _over(
+        self,
+        emit: Emit,
+        q: Value,
+        rows: list[Value],
+        held: tuple[list[Value], list[Value | None]],
+        sides: tuple[Value, ...],
+    ) -> Value:
+        """The result of an attention over pages that hold rows of keys and of values."""
+        spec, batch = emit.facts.spec, emit.facts.batch
+        features = {CONTRACTED: _features(rows[0]), FEATURE: _features(rows[1])}
+        out = self._read(emit, _of_one_request(spec, batch), emit.dropped(q, spec.q_axes), held, sides, features)
+        return emit.restored(out, spec.out_axes)
 
     def _written(self, emit: Emit, rows: list[Value]) -> tuple[list[Value], list[Value | None]]:
         """Pages and scales that hold new rows [T, heads, features]: of keys and values, or of both in one."""
@@ -108,8 +115,8 @@ class Paging:
     ) -> Value:
         """The attention op and its plan; the site learns what must be finite."""
         site, (pages, scales) = self.sites[-1], held
-        lengths = dict(zip(spec.q_axes, tensor(q).shape, strict=True)) | features
-        kind = TensorType(spec.out_dtype, tuple(lengths[a] for a in spec.out_axes), tensor(q).device)
+        lengths = dict(zip(spec.q_axes, tensor_type(q).shape, strict=True)) | features
+        kind = TensorType(spec.out_dtype, tuple(lengths[a] for a in spec.out_axes), tensor_type(q).device)
         keys = self.batch.encoder_len if emit.facts.cross else self.batch.context_len
         assert keys is not None
         where = (self.batch.block_table[site.group], self.batch.query_start, keys)
@@ -117,9 +124,9 @@ class Paging:
         out = emit.op("attn.paged_attention", (q, *pages, sides, given, *where, *scales), kind, spec=spec)
         assert out.op is not None
         heads = _key_heads(emit.facts) | lengths
-        out.op.meta["plan"] = self._plan(emit.facts, spec, heads, sides, (tensor(q).dtype, site.streams))
+        out.op.meta["plan"] = self._plan(emit.facts, spec, heads, sides, (tensor_type(q).dtype, site.streams))
         read = side_names(spec.visible)
-        biases = (side.name for i, side in enumerate(sides) if f"t{i}" in read and tensor(side).dtype.is_float)
+        biases = (side.name for i, side in enumerate(sides) if f"t{i}" in read and tensor_type(side).dtype.is_float)
         self.sites[-1] = dataclasses.replace(site, finite=tuple(biases))
         return out
 
@@ -157,17 +164,17 @@ def _key_heads(facts: SiteFacts) -> dict[str, Dim]:
     """Lengths of the axes of keys."""
     keys = facts.op.args[1]
     assert isinstance(keys, Value)
-    return dict(zip(facts.spec.k_axes, tensor(keys).shape, strict=True))
+    return dict(zip(facts.spec.k_axes, tensor_type(keys).shape, strict=True))
 
 
 def _features(rows: Value) -> int:
-    features = tensor(rows).shape[-1]
+    features = tensor_type(rows).shape[-1]
     assert isinstance(features, int)
     return features
 
 
 def _stream(rows: Value, store: str | None, name: str) -> Stream:
-    kind = tensor(rows)
+    kind = tensor_type(rows)
     heads, features = kind.shape[1:]
     assert isinstance(heads, int) and isinstance(features, int)
     return Stream(heads, features, kind.dtype, store or kind.dtype.value, name)
@@ -194,7 +201,7 @@ def _cached(found: Latent) -> list[Part]:
 
 def _flat(emit: Emit, value: Value, part: Part) -> Value:
     """[T, features] of a value that has one row of features for each token."""
-    rank = tensor(value).rank
+    rank = tensor_type(value).rank
     value = emit.part(value, rank - 1, part.offset, part.offset + part.size)
     return emit.shaped("aten.reshape.default", (value, (-1, part.size)), value, (NEW, part.size))
 
@@ -202,7 +209,7 @@ def _flat(emit: Emit, value: Value, part: Part) -> Value:
 def _absorbed_query(emit: Emit, found: Latent, q: Value, axes: tuple[str, ...], fold: Fold) -> Value:
     """Queries for what is cached: Wᵀq, then q's own features for the shared parts."""
     place = axes.index(CONTRACTED)
-    heads = tensor(q).shape[axes.index(found.head)]
+    heads = tensor_type(q).shape[axes.index(found.head)]
     assert isinstance(heads, int)
     products = []
     for part in found.products:
@@ -210,7 +217,7 @@ def _absorbed_query(emit: Emit, found: Latent, q: Value, axes: tuple[str, ...], 
         products.append(_by_head(emit, emit.part(q, place, part.lo, part.hi), axes, CONTRACTED, weight, found))
     absorbed = products[0]
     for more in products[1:]:
-        absorbed = emit.shaped("aten.add.Tensor", (absorbed, more), absorbed, tensor(absorbed).shape)
+        absorbed = emit.shaped("aten.add.Tensor", (absorbed, more), absorbed, tensor_type(absorbed).shape)
     return emit.joined([absorbed, *(emit.part(q, place, part.lo, part.hi) for part in found.shared)], place)
 
 
@@ -218,7 +225,7 @@ def _by_head(emit: Emit, x: Value, axes: tuple[str, ...], summed: str, weight: V
     """Σ over ``summed`` of x · weight [heads, summed, size of c], head by head."""
     letters = {axis: chr(ord("a") + i) for i, axis in enumerate(axes)}
     left, right = "".join(letters[a] for a in axes), f"{letters[found.head]}{letters[summed]}z"
-    shape = tuple(found.size if a == summed else n for a, n in zip(axes, tensor(x).shape, strict=True))
+    shape = tuple(found.size if a == summed else n for a, n in zip(axes, tensor_type(x).shape, strict=True))
     equation = f"{left},{right}->{left.replace(letters[summed], 'z')}"
     return emit.shaped("aten.einsum.default", (equation, (x, weight)), x, shape)
 
@@ -226,11 +233,11 @@ def _by_head(emit: Emit, x: Value, axes: tuple[str, ...], summed: str, weight: V
 def _expanded(emit: Emit, found: Latent, out: Value, axes: tuple[str, ...], fold: Fold) -> Value:
     """U · (P·c): the values' weight on results over c, head by head."""
     letters = {axis: chr(ord("a") + i) for i, axis in enumerate(axes)}
-    heads = tensor(out).shape[axes.index(found.head)]
+    heads = tensor_type(out).shape[axes.index(found.head)]
     assert isinstance(heads, int)
     left = "".join(letters[a] for a in axes)
     right = f"{letters[found.head]}z{letters[FEATURE]}"
-    shape = tuple(found.values.size if a == FEATURE else n for a, n in zip(axes, tensor(out).shape, strict=True))
+    shape = tuple(found.values.size if a == FEATURE else n for a, n in zip(axes, tensor_type(out).shape, strict=True))
     equation = f"{left},{right}->{left.replace(letters[FEATURE], 'z')}"
     weight = fold(found.values, heads)
     return emit.dense(emit.shaped("aten.einsum.default", (equation, (out, weight)), out, shape))

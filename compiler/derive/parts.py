@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnc.compiler.derive.known import Known, is_static
-from attnc.ir.types import TensorType
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.ir.values import Arg, Op, Value
 
 _SAME = frozenset(f"aten.{n}" for n in ("alias.default", "clone.default", "detach.default", "contiguous.default"))
@@ -46,9 +46,9 @@ def parts_of(value: Value) -> list[Part]:
 
 def features(value: Value) -> int:
     """The length of the last dimension, which is static."""
-    kind = value.type
-    assert isinstance(kind, TensorType) and isinstance(kind.shape[-1], int)
-    return kind.shape[-1]
+    length = tensor_type(value).shape[-1]
+    assert isinstance(length, int)
+    return length
 
 
 def _walk(value: Value, lo: int, hi: int, at: int) -> list[Part]:
@@ -82,8 +82,7 @@ def _through(op: Op, value: Value, lo: int, hi: int, at: int) -> list[Part] | No
 
 
 def _rank(value: Value) -> int:
-    assert isinstance(value.type, TensorType)
-    return value.type.rank
+    return tensor_type(value).rank
 
 
 def _dim(dim: Arg, last: int) -> int:

@@ -20,6 +20,7 @@ from attnc.compiler.derive.refusal import ATTENTION, NotDerivable
 from attnc.compiler.derive.rows import selection_point
 from attnc.compiler.derive.site import SiteFacts
 from attnc.compiler.derive.streams import NEW, WANTED, Batch, PagedSite, Pages
+from attnc.compiler.fuse.layout import tensor_type
 from attnc.ir.graph import Graph, SizeInfo
 from attnc.ir.rewriter import erase_dead
 from attnc.ir.types import Dim, DType, ScalarType, TensorType
@@ -152,8 +153,7 @@ class _Rewrite:
             places = known.having("S")
             if len(places) != 1 or any(a != "B" for a in known.dims[places[0]] if a != "S"):
                 raise NotDerivable(ATTENTION, "a function of two positions, or of one merged with others", old.op)
-            kind = table.type
-            assert isinstance(kind, TensorType)
+            kind = tensor_type(table)
             shape = tuple(NEW if d == places[0] else n for d, n in enumerate(kind.shape))
             op = self.step.graph.create(
                 "aten.index_select.default",
@@ -202,8 +202,7 @@ class _Rewrite:
         """The rows of a part's weight, [heads, features, size of c]."""
         assert part.weight is not None
         weight = self.once.value(part.weight)
-        kind = weight.type
-        assert isinstance(kind, TensorType)
+        kind = tensor_type(weight)
         width = kind.shape[1]
         assert isinstance(width, int)
         create = self.once.copy.graph.create
@@ -219,8 +218,7 @@ class _Rewrite:
         """Keep the wanted rows of the value that was just made."""
         old = self.selected
         value = self.step.values[old]
-        kind = value.type
-        assert isinstance(kind, TensorType)
+        kind = tensor_type(value)
         chosen = self.step.graph.create(
             "aten.index_select.default",
             (value, 1, self.rows),

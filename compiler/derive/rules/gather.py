@@ -66,8 +66,7 @@ def gather(step: Step) -> Known:
     known, index = step.tensor(0), step.tensor(2, "index")
     place = step.dim(1, "dim", len(known.dims))
     _same_places(step, [known, index], place)
-    kind = max(known.kind, index.kind)
-    return Known(kind, (*index.dims[:place], index.dims[place], *index.dims[place + 1 :]))
+    return Known(max(known.kind, index.kind), index.dims)
 
 
 def _same_places(step: Step, operands: list[Known], place: int) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Dims, Kind, Known, Role, same_axis
 from attnc.compiler.derive.refusal import LENGTH, MIXES, RANDOM
 from attnc.compiler.derive.step import Rule, Step
-from attnc.ir.types import DType, TensorType
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.ir.types import DType
 
 NAMES = (
     """add sub mul div neg pow exp exp2 log log2 log1p sqrt rsqrt reciprocal tanh sigmoid silu gelu relu relu6
@@ -71,8 +72,7 @@ def _with_role(step: Step, known: Known) -> Known:
 
 def _holds(step: Step, role: Role | None) -> bool:
     """Whether the dtype of the result tells all numbers of places apart; experts may be counted as floats."""
-    kind = step.op.results[0].type
-    assert isinstance(kind, TensorType)
+    kind = tensor_type(step.op.results[0])
     exact = kind.dtype.is_int and kind.dtype.bits >= 32
     return exact or (role is Role.SORTED and kind.dtype is DType.F32)
 
