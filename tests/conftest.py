@@ -13,8 +13,8 @@ import pytest
 HERE = Path(__file__).parent
 STORE = pytest.StashKey[str]()
 """The session's kernel store, in the process that made it."""
-ORDER = ("ir", "codegen", "test_", "compiler", "models", "runtime")
-"""Folders and files of tests, by the start of their path: what needs no torch comes first."""
+ORDER = ("ir", "codegen", "test_", "compiler/test_", "compiler", "models", "runtime")
+"""Folders and files of tests, by the start of their path: what needs no torch comes first, long files before short."""
 
 # No deadline: the machine may be busy. Derandomized: a red run is red again.
 hypothesis.settings.register_profile("attnc", deadline=None, derandomize=True)

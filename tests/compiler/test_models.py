@@ -14,7 +14,6 @@ from benchmarks.cases.transformers import family
 CHOICE = (
     ("attnc-llama", "eager", torch.float32),
     ("llama", "sdpa", torch.bfloat16),
-    ("bert", "sdpa", torch.float32),
     ("vit", "sdpa", torch.bfloat16),
 )
 

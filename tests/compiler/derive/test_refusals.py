@@ -13,7 +13,7 @@ from attnc.runtime.kv.cache import KVCache
 from benchmarks.cases.refusals import PAIRS, Pair
 from benchmarks.cases.refusals.net import LIMIT, VOCABULARY
 
-FAST = ("window by row of the batch", "bias by the square from the end")
+FAST = ("window by row of the batch",)
 
 
 def refused(pair: Pair) -> None:
