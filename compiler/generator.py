@@ -57,7 +57,8 @@ class Generator:
     ``kv``: how keys and values are stored: ``f32``, ``bf16``, ``f16``, ``int8``, ``fp8``, ``int4``, two of them as
     ``int8/int4`` (keys, values), or None for the model's own dtype. ``cache_bytes``: memory for pages; at least one
     request of ``max_length`` fits in any case. ``encoder``: what an encoder-decoder's encoder reads, where that isn't
-    known from a Hugging Face config; the prompt is then the decoder's.
+    known from a Hugging Face config; the prompt is then the decoder's. ``batch_invariant``: logits have the same bits
+    whatever requests run together and however prompts are cut; refused for models with products that can't keep that.
     """
 
     def __init__(
@@ -73,10 +74,16 @@ class Generator:
         cache_bytes: int = CACHE_BYTES,
         limits: Limits | None = None,
         stop_tokens: Sequence[int] = (),
+        batch_invariant: bool = False,
     ) -> None:
         pages = Pages(page_size, *stores(kv))
         self.program: DerivedProgram = derive_program(
-            model, max_length=max_length, token_input=token_input, encoder=encoder, pages=pages
+            model,
+            max_length=max_length,
+            token_input=token_input,
+            encoder=encoder,
+            pages=pages,
+            batch_invariant=batch_invariant,
         )
         self.tokenizer = tokenizer
         self.stop_tokens = tuple(stop_tokens)

@@ -13,24 +13,30 @@ from attnc.codegen.emit import emit
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.analysis import analyse
 from attnc.compiler.derive.capture import Captured, EncoderInput, capture
-from attnc.compiler.derive.refusal import ATTENTION, INPUT, LENGTH, NO_RULE, NotDerivable
+from attnc.compiler.derive.refusal import ATTENTION, INPUT, LENGTH, MIXES_BATCH, NO_RULE, NotDerivable
 from attnc.compiler.derive.rewrite import Derived, derive
 from attnc.compiler.derive.streams import ENCODER, PagedSite, Pages
 from attnc.compiler.host.freezing import unlift
 from attnc.compiler.host.lower_rope import RopeProgram
 from attnc.compiler.host.rope_kernel import Rotations
 from attnc.compiler.host.signature import Signature
+from attnc.compiler.host.skinny_linears import Choose, every_weight, pack_linears
 from attnc.compiler.host.to_fx import Expanded, Lower, Lowered, export_graph
 from attnc.compiler.host.to_program import to_program
 from attnc.compiler.planning.plan import plan_attention
 from attnc.ir.graph import Graph
 from attnc.ir.types import TensorType
 from attnc.ir.values import Op
-from attnc.runtime import ops, paged, register_plan
+from attnc.runtime import ops, paged, register_plan, skinny
 from attnc.runtime.host_bound import Bound
 from attnc.runtime.kv.specs import GroupSpec, RaggedBatch, StreamSpec
 from attnc.runtime.kv.storage import PageStorage
+from attnc.runtime.skinny_choice import chosen
 
+_PRODUCTS = frozenset(
+    "linear addmm mm matmul bmm baddbmm addbmm einsum tensordot _grouped_mm grouped_mm_fallback convolution".split()
+)
+"""Operators whose sums libraries cut by the number of rows."""
 _HIDES = 1e30
 """A bias this far below zero may be meant to hide a key."""
 
@@ -91,14 +97,21 @@ def derive_program(
     token_input: str | None = None,
     encoder: Mapping[str, EncoderInput] | None = None,
     pages: Pages | None = None,
+    batch_invariant: bool = False,
 ) -> DerivedProgram:
-    """The incremental program of a causal decoder. Raises NotDerivable with a code, the op and the user's line."""
+    """The incremental program of a causal decoder. Raises NotDerivable with a code, the op and the user's line.
+
+    ``batch_invariant``: each row's bits are the same whatever runs beside it. Linear layers are then
+    ``attnc::skinny_linear`` where torch's is faster too, and other products are refused.
+    """
     captured = capture(model, token_input=token_input, longest=max_length, encoder=encoder)
-    return program_of(captured, pages or Pages(), max_length)
+    return program_of(captured, pages or Pages(), max_length, batch_invariant=batch_invariant)
 
 
-def program_of(captured: Captured, pages: Pages, max_length: int | None = None) -> DerivedProgram:
-    """The program of a captured model. Raises NotDerivable."""
+def program_of(
+    captured: Captured, pages: Pages, max_length: int | None = None, *, batch_invariant: bool = False
+) -> DerivedProgram:
+    """The program of a captured model; see :func:`derive_program`. Raises NotDerivable."""
     analysis = analyse(captured.graph, captured.tokens, captured.state, captured.encoder)
     if captured.shortest > 2:
         raise NotDerivable(INPUT, f"the model takes no fewer than {captured.shortest} tokens, a step may have one")
@@ -114,7 +127,9 @@ def program_of(captured: Captured, pages: Pages, max_length: int | None = None) 
             plans.append(op.meta["plan"])
         return _lower(op, ropes)
 
-    step = _bound(graphs.step, lower, fixed)
+    step = _bound(graphs.step, lower, fixed, every_weight if batch_invariant else chosen)
+    if batch_invariant:
+        _check_rows(step)
     encoder = _bound(graphs.encoder, lower, fixed) if graphs.encoder.outputs else None
     logits = analysis.logits.type
     assert isinstance(logits, TensorType) and isinstance(logits.shape[-1], int)
@@ -132,13 +147,24 @@ def program_of(captured: Captured, pages: Pages, max_length: int | None = None) 
     )
 
 
-def _bound(graph: Graph, lower: Lower, fixed: Mapping[str, Tensor]) -> Bound:
-    """A graph as a program that runs, over the weights, tables and constants it reads."""
+def _bound(graph: Graph, lower: Lower, fixed: Mapping[str, Tensor], pack: Choose | None = None) -> Bound:
+    """A graph as a program that runs, over the weights, tables and constants it reads; weights packed as chosen."""
     module = export_graph(graph, lower)
     named = {value.name for value in graph.inputs}
     unlift(module, Signature(state={name: tensor for name, tensor in fixed.items() if name in named}))
     program, constants = to_program(module, graph)
+    if pack is not None:
+        program, constants = pack_linears(program, constants, pack)
     return program.bind(constants)
+
+
+def _check_rows(step: Bound) -> None:
+    """Raises NotDerivable where the bits of a row may depend on the rows beside it."""
+    product = next((s.op for s in step.program.steps if s.op.split(".")[1] in _PRODUCTS), None)
+    if product is not None:
+        raise NotDerivable(MIXES_BATCH, f"batch_invariant: the bits of {product} may depend on how many rows it has")
+    if not skinny.available():
+        raise NotDerivable(MIXES_BATCH, "batch_invariant: attnc::skinny_linear has no kernel here; see attnc doctor")
 
 
 def _rotations() -> Rotations:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import attnc
 from attnc.compiler.derive.capture import EncoderInput
+from attnc.compiler.derive.program import derive_program
 from attnc.compiler.generator import pages_for, stores
+from attnc.runtime import skinny_choice
+from attnc.runtime.engine import Engine
+from attnc.runtime.kv.cache import KVCache
+from attnc.runtime.sampling_params import SamplingParams
 from attnc.runtime.scheduler import Limits
 from benchmarks.cases.decoders import decoder
 from benchmarks.cases.refusals import refusal
@@ -22,6 +29,13 @@ class Bytes:
 
     def decode(self, ids: list[int]) -> str:
         return bytes(i % 256 for i in ids).decode(errors="replace")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packed() -> Iterator[None]:
+    """Linear layers over packed weights, whatever is faster here."""
+    with skinny_choice.forced(True):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +65,30 @@ def test_tokens_are_those_of_full_recompute_alone_and_together(generator: attnc.
     alone = [generator.generate([prompt], max_new_tokens=12)[0] for prompt in prompts]
     assert [made.tokens for made in alone] == [made.tokens for made in together]
     assert {made.finish for made in together} == {"length"}
+
+
+def test_bits_are_the_same_alone_and_together(model: nn.Module) -> None:
+    """As many rows as there are tokens, in steps of 16, of 5 and of 1."""
+    prompts = [list(range(n, 2 * n)) for n in (3, 1, 40, 9, 33, 2)]
+    program = derive_program(model, max_length=64, batch_invariant=True)
+    found = []
+    for limits, together in ((Limits(16, 4, 7), 6), (Limits(5, 2, 5), 6), (Limits(64, 8, 64), 1)):
+        engine = Engine(program, KVCache(program.groups, pages_for(program.groups, 64, 1 << 20)), limits=limits)
+        made: dict[int, list[float]] = {}
+        for begin in range(0, 6, together):
+            for prompt in prompts[begin : begin + together]:
+                engine.add(prompt, SamplingParams(max_new_tokens=8, logprobs=0))
+            for output in engine.run():
+                assert output.logprob is not None
+                made.setdefault(output.request, []).append(output.logprob)
+        found.append(made)
+    assert found[0] == found[1] == found[2] and len({tuple(row) for row in found[0].values()}) == 6
+
+
+def test_a_model_whose_bits_depend_on_rows_is_refused() -> None:
+    with pytest.raises(attnc.NotDerivable, match="batch_invariant: the bits of") as caught:
+        derive_program(decoder("mixtral").make(), max_length=32, batch_invariant=True)
+    assert caught.value.code == "ATTNC-DERIVE-BATCH"
 
 
 def test_text_is_streamed(generator: attnc.Generator) -> None:

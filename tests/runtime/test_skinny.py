@@ -213,34 +213,37 @@ def test_inside_compile_without_recompilation() -> None:
             assert torch.equal(compiled(x), skinny.linear(x * 2, packed) + 1)
 
 
-def test_the_choice_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_measured_once_and_weighs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[torch.Size] = []
+    times = {8: [1.0, 2.0], 256: [40.0, 10.0]}
 
     def seconds(ours: Callable[[], Tensor], library: Callable[[], Tensor]) -> list[float]:
         torch.testing.assert_close(ours(), library())
         asked.append(library().shape)
-        return [0.5, 1.0] if library().shape[0] > 1 else [1.0, 0.5]
+        return times[library().shape[0]]
 
     monkeypatch.setattr(skinny_choice, "seconds", seconds)
     monkeypatch.setattr(skinny_choice, "WEIGHTS", 40 * 9 * 4)
     skinny_choice._faster.cache_clear()
     weight = torch.randn(33, 9)
-    assert [skinny_choice.chosen(weight, rows) for rows in (1, 8, 1, 8)] == [False, True, False, True]
-    assert asked == [(1, 33), (8, 33)]
-    assert skinny_choice.chosen(weight.bfloat16(), 8) and skinny_choice.chosen(torch.randn(99, 9), 8)
-    assert asked[2:] == [(8, 33), (8, 40)]
-    assert not skinny_choice.chosen(weight.double(), 8) and not skinny_choice.chosen(weight.to("meta"), 8)
+    assert skinny_choice.chosen(weight) and skinny_choice.chosen(weight)
+    assert asked == [(8, 33), (256, 33)]
+    times[256] = [43.0, 10.0]  # 32 + 43 against 64 + 10
+    assert not skinny_choice.chosen(weight.bfloat16()) and not skinny_choice.chosen(torch.randn(99, 9))
+    assert asked[2:] == [(8, 33), (256, 33), (8, 40), (256, 40)]
+    assert skinny_choice.chosen(weight)
+    assert not skinny_choice.chosen(weight.double()) and not skinny_choice.chosen(weight.to("meta"))
     skinny_choice._faster.cache_clear()
 
 
 def test_the_choice_can_be_forced() -> None:
     weight = torch.randn(33, 9).double()
     with skinny_choice.forced(True):
-        assert skinny_choice.chosen(weight, 1)
+        assert skinny_choice.chosen(weight)
         with skinny_choice.forced(False):
-            assert not skinny_choice.chosen(weight.float(), 16)
-        assert skinny_choice.chosen(weight, 1)
-    assert not skinny_choice.chosen(weight, 1)
+            assert not skinny_choice.chosen(weight.float())
+        assert skinny_choice.chosen(weight)
+    assert not skinny_choice.chosen(weight)
 
 
 def test_the_faster_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +270,8 @@ def check():
 RECORDED = """
 with warnings.catch_warnings(record=True) as w:
     warnings.simplefilter("always")
-    check(), check(), skinny_choice.chosen(weight, 8)
-print(skinny.available(), skinny_choice.chosen(weight, 8), len(w), *(x.message for x in w))
+    check(), check(), skinny_choice.chosen(weight)
+print(skinny.available(), skinny_choice.chosen(weight), len(w), *(x.message for x in w))
 """
 
 
