@@ -65,14 +65,16 @@ def prepare(group: int, length: int, store: str) -> Prepared:
     storage = PageStorage(GroupSpec("all", PAGE, None, {"site": (spec, spec)}), 1 + REQUESTS * each)
     table = (torch.randperm(REQUESTS * each, dtype=torch.int32) + 1).view(REQUESTS, each)
     slots = (table[..., None].long() * PAGE + torch.arange(PAGE)).flatten()
-    storage.write("site", *(torch.randn(len(slots), HEADS, FEATURES) for _ in range(2)), slots)
+    rows = torch.randn(2, len(slots), HEADS, FEATURES)
+    storage.write("site", rows[0], rows[1], slots)
     keys, values = storage.sites["site"]
     q = torch.randn(1, HEADS, group, REQUESTS, FEATURES)
     start = torch.arange(REQUESTS + 1, dtype=torch.int32)
     context = torch.full((REQUESTS,), length - 1, dtype=torch.int32)
-    operands = (q, keys.pages, values.pages, keys.scale, values.scale, table, start, context, [], digest, [])
     held = sum(t.nbytes for stream in (keys, values) for t in (stream.pages, stream.scale) if t is not None)
-    return Prepared(held, partial(torch.ops.attnc.paged_attention.default, *operands))
+    attend = torch.ops.attnc.paged_attention.default
+    pages = keys.pages, values.pages, keys.scale, values.scale
+    return Prepared(held, partial(attend, q, *pages, table, start, context, [], digest, []))
 
 
 def dense(group: int, length: int, dtype: torch.dtype) -> Callable[[], Tensor]:
