@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -63,6 +63,8 @@ class Captured:
     longest: int
     """The greatest S the graph holds for."""
     context: Context
+    examples: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the encoder was shown, for EXAMPLE[0] requests, by input."""
 
 
 def capture(
@@ -98,7 +100,8 @@ def capture(
     run_pipeline(graph, context, passes=FINDING)
     inputs = {value.name for value in graph.inputs}
     state = {key: tensor.detach() for key, tensor in exported.signature.state.items() if key in inputs}
-    return Captured(graph, state, name, tuple(key for key in given if key not in masks), shortest, limit, context)
+    examples = {key: encoded.example for key, encoded in given.items() if key not in masks}
+    return Captured(graph, state, name, tuple(examples), shortest, limit, context, examples)
 
 
 def _fill(exported: Exported, mask: str, like: str) -> None:
