@@ -12,6 +12,7 @@ LEVELS = {
     "left": "Attentions left to the host",
     "other": "Softmaxes that are no attention",
     "downgrade": "Right, but slower or heavier than it could be",
+    "inexact": "Less exact than in the model's own dtype",
     "host": "Whole graphs left to the host",
     "derive": "Models without an incremental program",
     "error": "Errors",

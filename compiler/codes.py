@@ -8,8 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Code:
     """One stable code. ``level``: ``left`` (an attention left to the host), ``other`` (not an attention), ``host``
-    (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``derive`` (no
-    incremental program), ``error``.
+    (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``inexact`` (less
+    exact than in the model's own dtype), ``derive`` (no incremental program), ``error``.
     """
 
     level: str
@@ -141,6 +141,14 @@ CODES: dict[str, Code] = {
         "no C++ compiler",
         "Attention runs by chunked ATen operators.",
         "Install g++ or clang++, or set CXX.",
+    ),
+    # -- less exact --------------------------------------------------------------------------------------------------
+    "ATTNC-KV-PERPLEXITY": Code(
+        "inexact",
+        "a cache that changes perplexity by more than 3 %",
+        "Keys and values are kept in too few bits for this model. Keys suffer first: their rounding moves every score, "
+        "that of values is averaged.",
+        "Use more bits, for keys first: --kv int8/int4 (keys in int8, values in int4), then --kv int8.",
     ),
     # -- graphs left to the host -------------------------------------------------------------------------------------
     "ATTNC-DISABLED": Code("host", "attnc is switched off", "ATTNC_DISABLE=1 is set.", "Unset ATTNC_DISABLE."),

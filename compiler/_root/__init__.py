@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attnc.compiler.api import Program, compile, explain, reports
     from attnc.compiler.backend import backend
+    from attnc.compiler.cache_report import CacheReport
+    from attnc.compiler.cache_scoring import score_caches
     from attnc.compiler.derive.refusal import NotDerivable
     from attnc.compiler.generator import Generation, Generator
     from attnc.compiler.report import Report, Site
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "CacheReport",
     "Generation",
     "Generator",
     "NotDerivable",
@@ -31,9 +34,11 @@ __all__ = [
     "compile",
     "explain",
     "reports",
+    "score_caches",
 ]
 
 _HOMES = {
+    "CacheReport": "attnc.compiler.cache_report",
     "Generation": "attnc.compiler.generator",
     "Generator": "attnc.compiler.generator",
     "NotDerivable": "attnc.compiler.derive.refusal",
@@ -45,6 +50,7 @@ _HOMES = {
     "compile": "attnc.compiler.api",
     "explain": "attnc.compiler.api",
     "reports": "attnc.compiler.api",
+    "score_caches": "attnc.compiler.cache_scoring",
 }
 
 
