@@ -13,13 +13,16 @@ JOBS ?= 1
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format accept bench coverage gpu-bundle gpu-check tritons clean venv
+.PHONY: help demo demo-generate test check format accept bench coverage gpu-bundle gpu-check tritons clean venv
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: $(READY) ## compile a real model and two decoders; show what was found, its error and its speed
 	@HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.demo
+
+demo-generate: $(READY) ## text from a real language model, by a generator derived from it; needs the extra gemma
+	@HF_HUB_OFFLINE=1 $(RUN) -m benchmarks.demo_generate
 
 test: $(READY) ## the fast tests
 	$(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -q -rfE \
