@@ -85,7 +85,7 @@ class _Tally:
 def _read(programs: Sequence[DerivedProgram], tokens: list[int]) -> list[_Tally]:
     """What the first program's logits differ by from each one's, in lockstep."""
     tallies = [_Tally() for _ in programs]
-    targets = torch.tensor(tokens[1:]).split(CHUNK)
+    targets = [torch.tensor(tokens[i : i + CHUNK]) for i in range(1, len(tokens), CHUNK)]
     for judged, *steps in zip(targets, *(forced_logits(program, tokens) for program in programs), strict=True):
         own, *_ = steps = [logits.float() for logits in steps]
         for tally, logits in zip(tallies, steps, strict=True):

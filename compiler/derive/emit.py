@@ -59,6 +59,14 @@ class Emit:
             return self.shaped("aten.unsqueeze.default", (value, 1), value, flat)
         return self.shaped("aten.flatten.using_ints", (value, 1, len(outer)), value, flat)
 
+    def swapped(self, value: Value, first: int, second: int) -> Value:
+        """With two dimensions swapped."""
+        if first == second:
+            return value
+        shape = list(tensor_type(value).shape)
+        shape[first], shape[second] = shape[second], shape[first]
+        return self.shaped("aten.transpose.int", (value, first, second), value, tuple(shape))
+
     def dense(self, value: Value) -> Value:
         """A row-major copy, as the views of an attention's result expect."""
         kwargs: dict[str, Arg] = {"memory_format": Literal("memory_format", "contiguous_format")}

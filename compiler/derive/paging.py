@@ -6,11 +6,15 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.absorb import Latent
 from attnc.compiler.derive.emit import Emit
 from attnc.compiler.derive.parts import Part
 from attnc.compiler.derive.refusal import ATTENTION, NotDerivable
+from attnc.compiler.derive.rotation import TURNED, matrices
 from attnc.compiler.derive.site import SiteFacts
 from attnc.compiler.derive.streams import NEW, Batch, PagedSite, Pages, Stream, group_of, page_inputs
 from attnc.compiler.fuse.layout import tensor_type
@@ -20,6 +24,7 @@ from attnc.ir.graph import Graph
 from attnc.ir.score import side_names
 from attnc.ir.types import Dim, DType, NoneType, TensorType
 from attnc.ir.values import Op, Value
+from attnc.runtime.abi import DTYPES
 
 Fold = Callable[[Part, int], Value]
 """The rows of a part's weight, [heads, features, size of c], as an input of the step; given the number of heads."""
@@ -37,12 +42,37 @@ class Paging:
     sites: list[PagedSite] = field(default_factory=list)
     encoded: list[Value] = field(default_factory=list)
     """Keys and values of attentions that read the encoder, in the graph that runs once for a request."""
+    turns: list[tuple[Tensor, Value]] = field(default_factory=list)
+    """Matrices that keys and queries are turned by, and the constants that hold them."""
 
     def whole(self, facts: SiteFacts, q: Value, k: Value, v: Value, sides: tuple[Value, ...]) -> Value:
         """The result of an attention that caches its keys and values."""
         emit, spec = Emit(self.graph, facts), facts.spec
         rows = [emit.rows(k, spec.k_axes, CONTRACTED), emit.rows(v, spec.v_axes, FEATURE)]
+        if self.pages.key_store in TURNED:
+            of_keys, of_queries = matrices(_features(rows[0]))
+            rows[0] = self._turned(emit, rows[0], 2, of_keys)
+            q = self._turned(emit, q, spec.q_axes.index(CONTRACTED), of_queries)
         return self._over(emit, q, rows, self._written(emit, rows), sides)
+
+    def _turned(self, emit: Emit, value: Value, place: int, matrix: Tensor) -> Value:
+        """x · matrix along the dimension ``place``, that of features."""
+        last = tensor_type(value).rank - 1
+        value = emit.swapped(value, place, last)
+        weight = self._constant(matrix.T.contiguous(), tensor_type(value))
+        turned = emit.shaped("aten.linear.default", (value, weight), value, tensor_type(value).shape)
+        return emit.swapped(turned, place, last)
+
+    def _constant(self, matrix: Tensor, like: TensorType) -> Value:
+        """A constant of another tensor's dtype; equal ones are one."""
+        matrix = matrix.to(DTYPES[like.dtype.value])
+        found = (v for m, v in self.turns if m.dtype == matrix.dtype and torch.equal(m, matrix))
+        value = next(found, None)
+        if value is None:
+            kind = TensorType(like.dtype, tuple(matrix.shape), like.device)
+            value = self.graph.add_constant("turn", matrix, kind)
+            self.turns.append((matrix, value))
+        return value
 
     def cross(
         self, facts: SiteFacts, q: Value, given: tuple[Value, Value], apart: Emit, sides: tuple[Value, ...]

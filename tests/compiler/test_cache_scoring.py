@@ -16,6 +16,7 @@ from attnc.compiler.cache_report import CacheReport, CacheRow
 from attnc.compiler.cache_scoring import score_caches
 from attnc.compiler.derive.capture import Captured, capture
 from attnc.compiler.derive.program import program_of
+from attnc.compiler.derive.rotation import matrices
 from attnc.compiler.derive.streams import Pages
 from attnc.compiler.generator import stores
 from attnc.runtime.kv.quantise import decode, encode
@@ -61,6 +62,12 @@ def rounded(store: str) -> Keep:
     return lambda x: decode(*encode(x, store), x.shape[-1]).to(x.dtype)
 
 
+def turned(store: str) -> Keep:
+    """The same for keys: those of int8 are turned before, and back."""
+    of_keys, of_queries = matrices(FEATURES)
+    return (lambda x: rounded(store)(x @ of_keys) @ of_queries.T) if store == "i8" else rounded(store)
+
+
 TOKENS = torch.randint(VOCABULARY, (LENGTH,), generator=torch.Generator().manual_seed(2)).tolist()
 IDS = torch.tensor([TOKENS[:-1]])
 
@@ -80,9 +87,9 @@ def scored(kv: str | None) -> Tensor:
 @cache
 def whole(kv: str) -> Tensor:
     """Logits without pages, the same rounding done to all keys and values."""
-    keys, values = (rounded(str(store)) for store in stores(kv))
+    keys, values = map(str, stores(kv))
     with torch.no_grad():
-        logits: Tensor = Decoder(keys, values)(IDS)[0]
+        logits: Tensor = Decoder(turned(keys), rounded(values))(IDS)[0]
     return logits
 
 

@@ -133,4 +133,5 @@ def test_the_whole_way(folder: Path, capsys: Captured) -> None:
     data = json.loads(capsys.readouterr().out)
     own, row = data["rows"]
     assert (data["tokens"], row["kv"]) == (33, "int8/int4")
-    assert own["largest_error"] == 0 < row["largest_error"] < 0.2
+    assert own["largest_error"] == 0 < row["largest_error"]
+    assert (own["capacity"], own["change"]) == (0.5, 0.0) and row["capacity"] > 2
