@@ -26,7 +26,8 @@ PROMPTS = (
     "def fibonacci(n):\n",
 )
 NEW = 40
-MAX_LENGTH = 512
+MAX_LENGTH = 1024
+"""Above the window of most of its layers, so that both kinds of layer group show."""
 
 
 def show_derived(generator: attnc.Generator, seconds: float, console: Console) -> None:

@@ -73,7 +73,12 @@ CHECKS = (
         ),
     ),
     Check("gpu-kernels", "Paged kernels for GPUs, in the interpreter and as machine code."),
-    Check("quantised", "Perplexity of Gemma on 2 000 tokens with int8, int8/int4 and int4 pages."),
+    Check(
+        "quantised",
+        "Gemma on 2 000 tokens of real text: int8 changes perplexity by at most 0.5 %, int8/int4 by at most 3 % at 2.5 "
+        "times the capacity of bf16; int4 has 3.5 times that capacity, and its change carries a code.",
+        (call("run", "benchmarks.quantised:gemma"),),
+    ),
     KNOWN_BUGS,
     MAKE_CHECK,
     MAKE_TEST,
