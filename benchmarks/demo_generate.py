@@ -67,7 +67,7 @@ def _summary(before: EngineStats, after: EngineStats, seconds: float) -> str:
     pages = sum(pool.cached for pool in after.cache.groups.values())
     return (
         f"{generated} tokens in {seconds:.1f} s: {generated / seconds:.1f} tokens/s in {after.steps - before.steps} "
-        f"steps; {computed} computed with their prompts, {found} found in the cache, which keeps {pages} pages of them"
+        f"steps; {computed} computed, prompts included, {found} found in the cache; {pages} pages are kept"
     )
 
 
