@@ -56,10 +56,15 @@ def derived(decoder: Decoder, model: nn.Module, pages: Pages, longest: int) -> D
     )
 
 
-def outcome(decoder: Decoder, pages: Pages | None = None, steps: int = STEPS) -> Outcome:
-    """Run a decoder's program on prompts of LENGTHS, prefill in chunks, then ``steps`` greedy tokens each."""
+def outcome(
+    decoder: Decoder, pages: Pages | None = None, steps: int = STEPS, program: DerivedProgram | None = None
+) -> Outcome:
+    """Run a decoder's program on prompts of LENGTHS, prefill in chunks, then ``steps`` greedy tokens each.
+
+    ``program``: one derived otherwise, of a model that keeps keys and values of its own.
+    """
     model = decoder.make()
-    program = derived(decoder, model, pages or Pages(16), decoder.limit)
+    program = program or derived(decoder, model, pages or Pages(16), decoder.limit)
     run = _Run(program, decoder)
     sequences, logits = run.generate(steps)
     return _judged(decoder, model, run, sequences, logits, steps)

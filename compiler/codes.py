@@ -280,6 +280,13 @@ CODES: dict[str, Code] = {
         "The model writes to a buffer, such as a cache or a counter.",
         "Use it without its own cache (use_cache=False).",
     ),
+    "ATTNC-DERIVE-CACHE": Code(
+        "derive",
+        "a cache of its own that can't be taken out",
+        "Keys and values of earlier tokens aren't kept as they were, with new ones behind them at their own positions, "
+        "or a result tells new tokens from earlier ones.",
+        "Keep the cache as it comes, or use the model without it (use_cache=False).",
+    ),
     "ATTNC-DERIVE-DATA-SIZE": Code(
         "derive",
         "a size or a choice read out of data",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnc.codegen.paged_plan import STORES
 from attnc.compiler.derive.capture import EncoderInput
+from attnc.compiler.derive.past.roles import ModelCache
 from attnc.compiler.derive.program import DerivedProgram, derive_program
 from attnc.compiler.derive.streams import Pages
 from attnc.runtime.engine import Engine
@@ -57,8 +58,10 @@ class Generator:
     ``kv``: how keys and values are stored: ``f32``, ``bf16``, ``f16``, ``int8``, ``fp8``, ``int4``, two of them as
     ``int8/int4`` (keys, values), or None for the model's own dtype. ``cache_bytes``: memory for pages; at least one
     request of ``max_length`` fits in any case. ``encoder``: what an encoder-decoder's encoder reads, where that isn't
-    known from a Hugging Face config; the prompt is then the decoder's. ``batch_invariant``: logits have the same bits
-    whatever requests run together and however prompts are cut; refused for models with products that can't keep that.
+    known from a Hugging Face config; the prompt is then the decoder's. ``cache``: how the model keeps keys and values
+    of its own, where the names of its inputs don't tell; its cache is taken out, and pages are put in its place.
+    ``batch_invariant``: logits have the same bits whatever requests run together and however prompts are cut; refused
+    for models with products that can't keep that.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Generator:
         max_length: int | None = None,
         token_input: str | None = None,
         encoder: Mapping[str, EncoderInput] | None = None,
+        cache: ModelCache | None = None,
         kv: str | None = None,
         page_size: int = 16,
         cache_bytes: int = CACHE_BYTES,
@@ -83,6 +87,7 @@ class Generator:
             token_input=token_input,
             encoder=encoder,
             pages=pages,
+            cache=cache,
             batch_invariant=batch_invariant,
         )
         self.tokenizer = tokenizer

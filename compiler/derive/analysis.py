@@ -96,12 +96,12 @@ def _input_fact(value: Value, kind: Kind | None, axes: Axes) -> Fact:
 def _visit(op: Op, axes: Axes, facts: dict[Value, Fact]) -> None:
     """Apply the rule of one op; its refusal becomes the fact of its results."""
     if isinstance(op.results[0].type, ScalarType | NoneType) if op.results else True:
-        _scalar(op, facts)
+        facts.update(dict.fromkeys(op.results, scalar_fact(op, facts)))
         return
     step = Step(op, axes, facts)
     try:
         found = _apply(step)
-        _check_shapes(step, found)
+        check_shapes(step, found)
     except NotDerivable as refusal:
         facts.update(dict.fromkeys(op.results, refusal))
         return
@@ -115,12 +115,11 @@ def _visit(op: Op, axes: Axes, facts: dict[Value, Fact]) -> None:
         facts.update({op.results[0]: found, **dict.fromkeys(op.results[1:], unknown)})
 
 
-def _scalar(op: Op, facts: dict[Value, Fact]) -> None:
-    """A number on the host: a size, unless it is read out of data."""
-    found: Fact = Known(Kind.UNIFORM, ())
+def scalar_fact(op: Op, facts: Mapping[Value, Fact]) -> Fact:
+    """What is known of a number on the host: it is a size, unless it is read out of data."""
     if op.name != "aten.sym_size.int" and not all(_is_constant(facts.get(value)) for value in op.operands):
-        found = NotDerivable(DATA_SIZE, "a number on the host is read out of data", op)
-    facts.update(dict.fromkeys(op.results, found))
+        return NotDerivable(DATA_SIZE, "a number on the host is read out of data", op)
+    return Known(Kind.UNIFORM, ())
 
 
 def _is_constant(fact: Fact | None) -> bool:
@@ -135,7 +134,7 @@ def _apply(step: Step) -> Known | tuple[Known, ...]:
     if op.name == "ir.constant":
         return Known(Kind.UNIFORM, step.label())
     if op.name == "py.getitem":
-        return _part(step)
+        return part(step)
     rule = rule_of(op.name)
     if rule is not None:
         check_operands(step)
@@ -143,17 +142,18 @@ def _apply(step: Step) -> Known | tuple[Known, ...]:
     if not is_pure(op):
         code = STATE if "_" == op.name.split(".")[1][-1] or "copy" in op.name else RANDOM
         raise step.refuse(code, "an operator with a side effect, or that draws random numbers")
-    return _of_constants(step)
+    return constant_result(step)
 
 
-def _part(step: Step) -> Known:
+def part(step: Step) -> Known:
+    """One element of a tuple."""
     parts, index = step.op.args
     found = step.facts[parts]  # type: ignore[index]
     assert isinstance(found, tuple) and isinstance(index, int)
     return found[index]
 
 
-def _of_constants(step: Step) -> Known | tuple[Known, ...]:
+def constant_result(step: Step) -> Known | tuple[Known, ...]:
     """Any operator on constants of static shape gives a constant."""
     operands = step.tensors()
     if (
@@ -167,7 +167,7 @@ def _of_constants(step: Step) -> Known | tuple[Known, ...]:
     raise step.refuse(NO_RULE, "no rule says whether it keeps tokens apart")
 
 
-def _check_shapes(step: Step, found: Known | tuple[Known, ...]) -> None:
+def check_shapes(step: Step, found: Known | tuple[Known, ...]) -> None:
     """The axes a rule gives must have the lengths of the result: a check of the rules themselves."""
     facts = found if isinstance(found, tuple) else (found,)
     for known, shape in zip(facts, step.shapes, strict=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ LONGEST = 4096
 """The longest sequence where the model names none."""
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions")
 
-_SUGGESTED = re.compile(r"\b([BSE]) = Dim\('[BSE]'(?:, min=(\d+))?(?:, max=(\d+))?\)")
+_SUGGESTED = re.compile(r"\b([BSEP]) = Dim\('[BSEP]'(?:, min=(\d+))?(?:, max=(\d+))?\)")
 """Bounds that torch.export proposes where it refuses those it was given."""
 
 FINDING = tuple(p for p in PIPELINE if p.name != "choose-strategy")
@@ -82,16 +82,18 @@ def capture(
     (``attention_mask``) are taken as all ones. Raises NotDerivable where the model can't be exported.
     """
     given = _encoder_inputs(model) if encoder is None else dict(encoder)
-    name = token_input or _token_input(model, bool(given))
-    limit = longest or _longest(model)
-    program, (shortest, limit) = _export(model, name, limit, given)
+    name = token_input or token_input_of(model, bool(given))
+    limit = longest or longest_of(model)
+    bounds = {"B": (2, MOST), "S": (2, limit), "E": (2, ENCODED_MOST)}
+    program, bounds = within(bounds, lambda sizes: _exported(model, name, sizes, given))
+    shortest, limit = bounds["S"]
     try:
         exported = capture_exported(program)
     except CaptureError as error:
         raise NotDerivable(INPUT, str(error)) from error
     if exported.signature.mutated:
         raise NotDerivable(STATE, f"it writes to {', '.join(exported.signature.mutated)}")
-    _hold_buffers(exported)
+    hold_buffers(exported)
     masks = [key for key in given if _MASK in key]
     for mask in masks:
         _fill(exported, mask, next(key for key in given if key not in masks))
@@ -119,7 +121,7 @@ def _fill(exported: Exported, mask: str, like: str) -> None:
     exported.graph_module.recompile()
 
 
-def _hold_buffers(exported: Exported) -> None:
+def hold_buffers(exported: Exported) -> None:
     """Make constants of buffers, so that passes read masks and tables in them: the program keeps their content."""
     state = exported.signature.state
     buffers = {name: tensor for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)}
@@ -138,7 +140,8 @@ def _encoder_inputs(model: nn.Module) -> dict[str, EncoderInput]:
     return {str(model.main_input_name): EncoderInput(torch.ones(requests, ENCODED, dtype=torch.int64), 1)}
 
 
-def _token_input(model: nn.Module, encoded: bool) -> str:
+def token_input_of(model: nn.Module, encoded: bool) -> str:
+    """The input of token ids, by name, else the first one; ``encoded``: there is an encoder."""
     names = list(inspect.signature(model.forward).parameters)
     if not names:
         raise NotDerivable(INPUT, "forward takes no input")
@@ -146,28 +149,29 @@ def _token_input(model: nn.Module, encoded: bool) -> str:
     return next((name for name in wanted if name in names), names[0])
 
 
-def _longest(model: nn.Module) -> int:
+def longest_of(model: nn.Module) -> int:
+    """The longest sequence, by what a config says."""
     config = getattr(model, "config", None)
     found = [getattr(config, name, None) for name in _LENGTH_NAMES]
     return next((n for n in found if isinstance(n, int) and n > 0), LONGEST)
 
 
-def _export(
-    model: nn.Module, name: str, longest: int, encoder: Mapping[str, EncoderInput]
-) -> tuple[torch.export.ExportedProgram, tuple[int, int]]:
-    """The exported program, and the lengths it took.
+def within(
+    bounds: Mapping[str, tuple[int, int]],
+    export: Callable[[Mapping[str, tuple[int, int]]], torch.export.ExportedProgram],
+) -> tuple[torch.export.ExportedProgram, Mapping[str, tuple[int, int]]]:
+    """The exported program, and the bounds of sizes it took. Raises NotDerivable.
 
     Some models ask whether S is their maximum, and torch.export proposes a range where they do. Where it proposes none,
     the program of long sequences alone is taken: a step has one token, so that is refused, but with its reason.
     """
-    bounds = {"B": (2, MOST), "S": (2, longest), "E": (2, ENCODED_MOST)}
     refusal: Exception | None = None
     for _ in range(3):
         try:
-            return _exported(model, name, bounds, encoder), bounds["S"]
+            return export(bounds), bounds
         except Exception as error:
             refusal = error
-            bounds |= _other_bounds(bounds, str(error))
+            bounds = {**bounds, **_other_bounds(bounds, str(error))}
     raise NotDerivable(INPUT, f"torch.export says: {refusal}") from refusal
 
 
@@ -180,7 +184,11 @@ def _other_bounds(bounds: Mapping[str, tuple[int, int]], refusal: str) -> dict[s
     if proposed:
         return proposed
     longer = {"S": EXAMPLE[1] // 2, "E": 4}
-    return {size: (low, bounds[size][1]) for size, low in longer.items() if f"violated ({size})" in refusal}
+    return {
+        size: (low, bounds[size][1])
+        for size, low in longer.items()
+        if size in bounds and f"violated ({size})" in refusal
+    }
 
 
 def _exported(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from attnc.compiler.derive.known import ENCODER_AXIS, Kind, Known, Role
-from attnc.compiler.derive.refusal import LENGTH, MIXES, MIXES_BATCH, NO_RULE
+from attnc.compiler.derive.refusal import CACHE, LENGTH, MIXES, MIXES_BATCH, NO_RULE
 from attnc.compiler.derive.step import Fact, Step
 
 PLACES: dict[str, frozenset[Role]] = {
@@ -44,7 +44,7 @@ def check_operands(step: Step) -> None:
     allowed = PLACES.get(step.op.name, PLACES.get(step.op.name.rpartition(".")[0], frozenset()))
     strange = next((k.role for k in operands if k.role is not None and k.role not in allowed), None)
     if strange is not None:
-        code = {Role.SUFFIX: LENGTH, Role.BATCH_INDEX: MIXES_BATCH}.get(strange, MIXES)
+        code = {Role.SUFFIX: LENGTH, Role.BATCH_INDEX: MIXES_BATCH, Role.PAST: CACHE}.get(strange, MIXES)
         raise step.refuse(code, f"{strange.value} is computed with")
     kinds = {known.kind for known in operands}
     if Kind.REQUEST in kinds and kinds & {Kind.POSITION, Kind.LENGTH, Kind.TOKEN} and step.op.name != "attn.attention":
@@ -59,7 +59,7 @@ def checked(step: Step, found: Known | tuple[Known, ...]) -> Known | tuple[Known
 
 
 def _checked(step: Step, found: Known) -> Known:
-    found = _with_sizes(step, _in_order(step, found))
+    found = _with_sizes(step, in_order(step, found))
     encoded = any(atom[0] == ENCODER_AXIS for atom in found.symbolic)
     if encoded and found.kind not in (Kind.UNIFORM, Kind.REQUEST):
         raise step.refuse(MIXES, "values of tokens lie along the encoder's positions outside attention")
@@ -78,7 +78,7 @@ def _with_sizes(step: Step, found: Known) -> Known:
     return dataclasses.replace(found, kind=max(kind, found.kind))
 
 
-def _in_order(step: Step, found: Known) -> Known:
+def in_order(step: Step, found: Known) -> Known:
     """Rows in an order by expert stay in that order; rows of two orders may not meet."""
     if not any(atom[0] == "R" for atom in found.symbolic) or found.source is not None:
         return found

@@ -48,6 +48,7 @@ class Role(enum.Enum):
     OFFSET = "where each expert's slots begin or end"
     SORTED = "the expert of each place, in order"
     SUFFIX = "the end of a table, as long as the sequence"
+    PAST = "what is kept of earlier tokens"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from attnc.codegen.cpp.paged import emit_paged
 from attnc.codegen.emit import emit
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.analysis import analyse
-from attnc.compiler.derive.capture import Captured, EncoderInput, capture
+from attnc.compiler.derive.capture import Captured, EncoderInput
+from attnc.compiler.derive.past.capture import captured
+from attnc.compiler.derive.past.roles import ModelCache
 from attnc.compiler.derive.refusal import ATTENTION, INPUT, LENGTH, MIXES_BATCH, NO_RULE, NotDerivable
 from attnc.compiler.derive.rewrite import Derived, derive
 from attnc.compiler.derive.streams import ENCODER, PagedSite, Pages
@@ -97,6 +99,7 @@ def derive_program(
     token_input: str | None = None,
     encoder: Mapping[str, EncoderInput] | None = None,
     pages: Pages | None = None,
+    cache: ModelCache | None = None,
     batch_invariant: bool = False,
 ) -> DerivedProgram:
     """The incremental program of a causal decoder. Raises NotDerivable with a code, the op and the user's line.
@@ -104,8 +107,8 @@ def derive_program(
     ``batch_invariant``: each row's bits are the same whatever runs beside it. Linear layers are then
     ``attnc::skinny_linear`` where torch's is faster too, and other products are refused.
     """
-    captured = capture(model, token_input=token_input, longest=max_length, encoder=encoder)
-    return program_of(captured, pages or Pages(), max_length, batch_invariant=batch_invariant)
+    found = captured(model, token_input=token_input, longest=max_length, encoder=encoder, cache=cache)
+    return program_of(found, pages or Pages(), max_length, batch_invariant=batch_invariant)
 
 
 def program_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnc.ir.values import Op
 
 ATTENTION = "ATTNC-DERIVE-ATTENTION"
+CACHE = "ATTNC-DERIVE-CACHE"
 DATA_SIZE = "ATTNC-DERIVE-DATA-SIZE"
 INPUT = "ATTNC-DERIVE-INPUT"
 LENGTH = "ATTNC-DERIVE-LENGTH"

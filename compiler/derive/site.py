@@ -63,13 +63,13 @@ def site_of(step: Step) -> SiteFacts:
     for name, known, axes in (("keys", k, spec.k_axes), ("values", v, spec.v_axes)):
         axis, kind = (None, Kind.REQUEST) if cross else (TOKEN_AXIS, Kind.TOKEN)
         _check_operand(step, name, known, axes, KEY, axis, kind)
-    _check_sizes(step)
+    check_sizes(step)
     ramps = _check_sides(step, spec)
     _check_formulas(step, spec, batch, _index_parts(spec))
     mask = MaskSet.of(spec.mask, axis_lengths(step.op))
     window = None if cross else _causal_window(step, mask)
     _check_rows(step, spec, mask)
-    result = Known(Kind.TOKEN, _result_dims(step, spec, (q, k, v)))
+    result = Known(Kind.TOKEN, result_dims(step, spec, (q, k, v)))
     return SiteFacts(step.op, spec, result, batch, window, cross, step.axes.tokens, ramps)
 
 
@@ -83,7 +83,7 @@ def encoder_result(step: Step) -> Known:
     for name, known, axes in zip(("queries", "keys", "values"), operands, _axes(spec), strict=True):
         _check_operand(step, name, known, axes, "", None, Kind.REQUEST)
     _check_encoder_sides(step, spec, batch)
-    return Known(Kind.REQUEST, _result_dims(step, spec, operands))
+    return Known(Kind.REQUEST, result_dims(step, spec, operands))
 
 
 def _axes(spec: AttentionSpec) -> tuple[tuple[str, ...], ...]:
@@ -104,7 +104,7 @@ def _check_encoder_sides(step: Step, spec: AttentionSpec, batch: str | None) -> 
     _check_formulas(step, spec, batch, [spec.mask, *_computed(spec)])
 
 
-def _check_sizes(step: Step) -> None:
+def check_sizes(step: Step) -> None:
     """The sizes that formulas name are what the graph calls so."""
     spec: AttentionSpec = step.op.attrs["spec"]
     given = step.op.args[4]
@@ -283,7 +283,8 @@ def _check_rows(step: Step, spec: AttentionSpec, mask: MaskSet) -> None:
         raise step.refuse(ATTENTION, "a row without a visible key would average over all keys: its fill is finite")
 
 
-def _result_dims(step: Step, spec: AttentionSpec, operands: tuple[Known, ...]) -> Dims:
+def result_dims(step: Step, spec: AttentionSpec, operands: tuple[Known, ...]) -> Dims:
+    """The axes of an attention's result, from those of its operands."""
     axis: dict[str, tuple[int | str, ...]] = {}
     for axes, known in zip((spec.q_axes, spec.k_axes, spec.v_axes), operands, strict=True):
         for name, dim in zip(axes, known.dims, strict=True):

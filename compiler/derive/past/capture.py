@@ -1,0 +1,111 @@
+"""A model that keeps keys and values of its own as a graph that doesn't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy
+import torch
+from torch import nn
+
+from attnc.compiler.derive.capture import (
+    FINDING,
+    Captured,
+    EncoderInput,
+    capture,
+    hold_buffers,
+    longest_of,
+    token_input_of,
+    within,
+)
+from attnc.compiler.derive.past.axes import PastAxes
+from attnc.compiler.derive.past.check import prove
+from attnc.compiler.derive.past.empty import without_past
+from attnc.compiler.derive.past.held import kept
+from attnc.compiler.derive.past.roles import ModelCache, cache_of
+from attnc.compiler.derive.past.wrapper import REQUESTS, bounds_of, exported, layout_of
+from attnc.compiler.derive.refusal import CACHE, INPUT, STATE, NotDerivable
+from attnc.compiler.frontends.torch.importer import import_graph
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.hints import size_hints, user_names
+from attnc.compiler.host.exported import CaptureError, Exported, capture_exported
+from attnc.compiler.passes.base import Context
+from attnc.compiler.passes.pipeline import run_pipeline
+from attnc.ir.graph import Graph
+from attnc.ir.types import Dim
+from attnc.ir.values import Value
+
+TOKENS, PAST, EARLIER = "tokens", "past", "earlier"
+"""What the inputs of a step are called, the past's with a number behind."""
+
+
+def captured(
+    model: nn.Module,
+    *,
+    token_input: str | None = None,
+    longest: int | None = None,
+    encoder: Mapping[str, EncoderInput] | None = None,
+    cache: ModelCache | None = None,
+) -> Captured:
+    """The graph of ``model(token ids)``, of whole sequences; a cache of its own is taken out. Raises NotDerivable."""
+    name = token_input or token_input_of(model, bool(encoder))
+    found = None if encoder and cache is None else cache_of(model, cache, name)
+    if found is None:
+        try:
+            return capture(model, token_input=token_input, longest=longest, encoder=encoder)
+        except NotDerivable as refusal:
+            if refusal.code != STATE or encoder:
+                raise
+            found = cache_of(model, ModelCache(), name)
+    if encoder or found is None:
+        raise NotDerivable(CACHE, "a decoder that reads an encoder is taken without a cache of its own")
+    return capture_past(model, found, name, longest or longest_of(model))
+
+
+def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int) -> Captured:
+    """The graph of a model with a past, without it: proved, not assumed. Raises NotDerivable."""
+    held = kept(model, cache, tokens, REQUESTS)
+    layout = layout_of(held, cache, tokens)
+    most = min(longest, layout.places or longest)
+    program, bounds = within(bounds_of(most), lambda sizes: exported(model, held, cache, tokens, sizes, layout))
+    if bounds["P"][0] > 2:
+        raise NotDerivable(INPUT, f"the model takes no past shorter than {bounds['P'][0]} tokens")
+    graph, state, context = _found(program)
+    past = [value for value in graph.inputs if value.name.startswith(f"{PAST}_")]
+    ids = next(value for value in graph.inputs if value.name == TOKENS)
+    proved = prove(graph, _axes(graph, ids), ids, state, past)
+    most = min(bounds["P"][1] + bounds["S"][1], *proved.places)
+    whole = without_past(proved, tokens, most)
+    names = {value.name for value in whole.inputs}
+    fixed = {name: tensor for name, tensor in state.items() if name in names}
+    return Captured(whole, fixed, tokens, (), bounds["S"][0], most, context)
+
+
+def _found(program: torch.export.ExportedProgram) -> tuple[Graph, dict[str, torch.Tensor], Context]:
+    """The graph of a step with its attentions found, and its weights."""
+    try:
+        functional: Exported = capture_exported(program)
+    except CaptureError as error:
+        raise NotDerivable(INPUT, str(error)) from error
+    if functional.signature.mutated:
+        raise NotDerivable(STATE, f"beside its cache it writes to {', '.join(functional.signature.mutated)}")
+    hold_buffers(functional)
+    graph = import_graph(functional.graph_module, name=type(program).__name__)
+    context = Context("cpu", size_hints(graph), user_names=user_names(graph))
+    run_pipeline(graph, context, passes=FINDING)
+    inputs = {value.name for value in graph.inputs}
+    state = {name: tensor.detach() for name, tensor in functional.signature.state.items() if name in inputs}
+    return graph, state, context
+
+
+def _axes(graph: Graph, ids: Value) -> PastAxes:
+    earlier = next(value for value in graph.inputs if value.name == EARLIER)
+    batch, new = tensor_type(ids).shape
+    (count,) = tensor_type(earlier).shape
+    return PastAxes(_symbol(batch), _symbol(new), None, None, {}, _symbol(count))
+
+
+def _symbol(length: Dim) -> sympy.Symbol:
+    if not isinstance(length, sympy.Symbol):
+        raise NotDerivable(INPUT, f"the batch, the new or the earlier tokens can't vary: one is {length}")
+    return length

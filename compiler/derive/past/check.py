@@ -1,0 +1,297 @@
+"""The proof that a graph with a past gives the last rows of one without.
+
+After P tokens, row s of every value along new tokens must be row P + s of the value that the graph without a past has,
+given all P + S tokens; and every value along all tokens must be the same there. It is proved of one op after another:
+a rule that keeps tokens apart keeps this too, integers are compared by formula, and keys and values of earlier tokens
+are what an earlier step gave back. Whether the graph without a past is a decoder is then for the ordinary analysis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from attnc.compiler.derive.analysis import check_shapes, constant_result, part, scalar_fact
+from attnc.compiler.derive.guard import SHAPES, check_operands, failed, in_order
+from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Kind, Known, is_static
+from attnc.compiler.derive.past.attention import StepAttention
+from attnc.compiler.derive.past.axes import ALL, EARLIER, PLACES, PastAxes, along
+from attnc.compiler.derive.past.formulas import Shift
+from attnc.compiler.derive.past.streams import Streams
+from attnc.compiler.derive.refusal import CACHE, LENGTH, NO_RULE, NotDerivable
+from attnc.compiler.derive.rules import rule_of
+from attnc.compiler.derive.step import Fact, Step
+from attnc.compiler.fuse.layout import tensor_type
+from attnc.compiler.lift.lifter import Lifter
+from attnc.ir import index as ix
+from attnc.ir.graph import Graph
+from attnc.ir.ops.effects import is_pure
+from attnc.ir.types import NoneType, ScalarType, TensorType, as_dim, same_dim
+from attnc.ir.values import Op, Value
+
+_ALONG = {
+    **dict.fromkeys(("slice", "select", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"), (1,)),
+    "diff": (2,),
+}
+"""Where operators that would move positions along a dimension say which."""
+REARRANGES = frozenset(
+    f"aten.{n}"
+    for n in (
+        "clone alias detach contiguous _to_copy to transpose permute unsqueeze expand view reshape _unsafe_view slice "
+        "slice_scatter copy sym_size"
+    ).split()
+) | {"attn.attention"}
+"""What may be done with places of a buffer that may not be filled yet."""
+
+
+_MANY = 1 << 31
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A graph with a past, of which everything is proved."""
+
+    graph: Graph
+    axes: PastAxes
+    tokens: Value
+    facts: dict[Value, Fact]
+    streams: Streams
+    shift: Shift
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many tokens each of its buffers of fixed length holds, and without one more than any."""
+        known = (found for found in self.facts.values() if isinstance(found, Known))
+        atoms = {a for found in known for a in found.symbolic if a.startswith(PLACES)}
+        return (_MANY, *(int(atom[1:]) for atom in atoms))
+
+
+def prove(graph: Graph, axes: PastAxes, tokens: Value, state: Collection[str], past: Sequence[Value]) -> Proved:
+    """Prove it of a graph that gives the logits, then what ``past`` is next time, in order, then counts of all tokens.
+
+    ``state``: inputs that are weights. Inputs of no other kind may be read. Raises NotDerivable.
+    """
+    check = _Check(graph, axes, tokens, state, past)
+    for op in graph.ops:
+        check.visit(op)
+    check.outputs(past)
+    return Proved(graph, axes, tokens, check.facts, check.streams, check.shift)
+
+
+class _Check:
+    def __init__(
+        self, graph: Graph, axes: PastAxes, tokens: Value, state: Collection[str], past: Sequence[Value]
+    ) -> None:
+        self.graph, self.axes = graph, axes
+        self.shift = Shift(axes.earlier, axes.tokens)
+        self.lifter = Lifter(graph)
+        self.streams = Streams(axes, self._is_position)
+        self.facts: dict[Value, Fact] = {}
+        self.named: dict[str, Value] = {}
+        for value in graph.inputs:
+            self.named[value.name] = value
+            self.facts[value] = self._input(value, tokens, state, past)
+
+    def _input(self, value: Value, tokens: Value, state: Collection[str], past: Sequence[Value]) -> Fact:
+        if not isinstance(value.type, TensorType):
+            return Known(Kind.UNIFORM, ())
+        if value is tokens:
+            return Known(Kind.TOKEN, ((BATCH,), (TOKEN_AXIS,)))
+        try:
+            if value in past:
+                return self.streams.begin(value)
+        except NotDerivable as refusal:
+            return refusal
+        dims = self.axes.label(value.type.shape)
+        if dims is None or value.name not in state:
+            return NotDerivable(CACHE, f"nothing is known of the input %{value.name} of a step")
+        return Known(Kind.UNIFORM, dims)
+
+    # -- ops
+
+    def visit(self, op: Op) -> None:
+        """Enter what is known of an op's results, or why nothing is."""
+        self.named.update((value.name, value) for value in op.results)
+        if not op.results or isinstance(op.results[0].type, ScalarType | NoneType):
+            self.facts.update(dict.fromkeys(op.results, scalar_fact(op, self.facts)))
+            return
+        step = Step(op, self.axes, self.facts)
+        found: Known | tuple[Known, ...] | NotDerivable
+        try:
+            found = self._known(step)
+            check_shapes(step, found)
+        except NotDerivable as refusal:
+            found = refusal
+        except Exception as error:  # an op in a form its rule was not written for: nothing is known of it
+            found = failed(step, error)  # type: ignore[assignment]
+        if isinstance(found, NotDerivable) or (isinstance(found, Known) and found.kind is Kind.LENGTH):
+            found = self._by_formula(step) or found
+        self._enter(op, found)
+
+    def _enter(self, op: Op, found: Known | tuple[Known, ...] | NotDerivable) -> None:
+        if isinstance(found, NotDerivable):
+            self.facts.update(dict.fromkeys(op.results, found))
+        elif isinstance(found, tuple) and len(op.results) > 1:
+            self.facts.update(zip(op.results, found, strict=True))
+        else:
+            unknown = NotDerivable(NO_RULE, "nothing is known of its further results", op)
+            self.facts.update({op.results[0]: found, **dict.fromkeys(op.results[1:], unknown)})
+
+    def _known(self, step: Step) -> Known | tuple[Known, ...]:
+        op = step.op
+        for value in op.operands:
+            if isinstance(found := self.facts[value], NotDerivable):
+                raise found
+        known = self.streams.visit(step) or self._at_positions(step) or self.streams.filled(step)
+        if known is not None:
+            return known
+        if op.name == "ir.constant":
+            return Known(Kind.UNIFORM, step.label())
+        if op.name == "py.getitem":
+            return part(step)
+        self._check_places(step)
+        check_operands(step)
+        if op.name == "attn.attention":
+            return StepAttention(step, self.shift).known()
+        rule = rule_of(op.name)
+        if rule is not None:
+            return self._settled(step, rule(step))
+        if not is_pure(op):
+            raise step.refuse(NO_RULE, "an operator with a side effect, or that draws random numbers")
+        return constant_result(step)
+
+    def _check_places(self, step: Step) -> None:
+        """Places of a buffer behind the last token hold anything: only an attention's mask can hide them."""
+        name = step.op.name if step.op.name == "attn.attention" else step.op.name.rpartition(".")[0]
+        if name not in REARRANGES and any(along(known.dims, PLACES) for known in step.tensors()):
+            raise step.refuse(CACHE, "places of a buffer that may be empty are computed with outside attention")
+
+    def _at_positions(self, step: Step) -> Known | None:
+        """``table[P : P + S]`` of what is there for all tokens, or longer: its rows at the new tokens' positions."""
+        first = step.op.args[0] if step.op.args else None
+        if step.op.name != "aten.slice.Tensor" or not isinstance(first, Value):
+            return None
+        known = step.fact(first)
+        place = step.dim(1, "dim", len(known.dims))
+        dim, bounds = known.dims[place], (step.op.arg(2, "start"), step.op.arg(3, "end"))
+        if known.kind is Kind.LENGTH or known.role is not None or not is_static(dim) or step.op.arg(4, "step", 1) != 1:
+            return None
+        lo, length = (0 if bounds[0] is None else step.length(bounds[0])), step.shape[place]
+        if lo is None:
+            return None
+        if dim == (ALL,) and sympy.sympify(lo).could_extract_minus_sign():
+            lo = as_dim(sympy.expand(lo + self.axes.all))
+        kind = max(known.kind, Kind.POSITION)
+        if same_dim(lo, self.axes.earlier) and same_dim(length, self.axes.tokens):
+            return Known(kind, (*known.dims[:place], (TOKEN_AXIS,), *known.dims[place + 1 :]))
+        if same_dim(lo, 0) and same_dim(length, self.axes.all):
+            return Known(kind, (*known.dims[:place], (ALL,), *known.dims[place + 1 :]))
+        return None
+
+    def _settled(self, step: Step, found: Known | tuple[Known, ...]) -> Known | tuple[Known, ...]:
+        def settled(known: Known) -> Known:
+            return dataclasses.replace(in_order(step, known), kind=self._kind(step, known.kind))
+
+        return tuple(map(settled, found)) if isinstance(found, tuple) else settled(found)
+
+    def _kind(self, step: Step, kind: Kind) -> Kind:
+        """What a rule says a result depends on, read for a step.
+
+        ``POSITION``: a function of absolute positions; ``LENGTH``: one of places among the new tokens, or of their
+        number. What a rule finds to be a function of position for itself counts from the step's first token.
+        """
+        operands = step.tensors()
+        worst = step.kind(operands)
+        numbers = step.sized_scalars() if not self._takes_lengths(step) else []
+        if any(known.kind is Kind.LENGTH for known in operands) or not all(map(self._is_of_all, numbers)):
+            if kind is Kind.TOKEN:
+                raise step.refuse(LENGTH, "the number of new or of earlier tokens meets data of tokens")
+            return kind if kind is Kind.UNIFORM and not numbers else Kind.LENGTH
+        if kind is Kind.REQUEST:
+            return max(worst, Kind.POSITION)
+        if kind in (Kind.POSITION, Kind.LENGTH):
+            return Kind.POSITION if worst is Kind.POSITION is kind and not self._moves(step) else Kind.LENGTH
+        return max(kind, Kind.POSITION) if numbers else kind
+
+    def _takes_lengths(self, step: Step) -> bool:
+        return step.op.name.rpartition(".")[0] in SHAPES
+
+    def _is_of_all(self, number: Value) -> bool:
+        """Whether a host number is one of all tokens: it doesn't tell new ones from earlier ones."""
+        expr = number.type.expr if isinstance(number.type, ScalarType) else None
+        return expr is not None and self.shift.agrees(sympy.sympify(expr), (), lambda name: ())
+
+    def _moves(self, step: Step) -> bool:
+        """Whether an operator on positions goes along the new tokens."""
+        name = step.op.name.split(".")[1]
+        first = step.tensor(0)
+        if name in ("tril", "triu"):
+            places: tuple[int, ...] = (-2, -1)
+        elif name in _ALONG:
+            places = (step.dim(_ALONG[name][0], "dim", len(first.dims), -1 if name == "diff" else 0),)
+        else:
+            return False
+        return any(TOKEN_AXIS in first.dims[d] for d in places)
+
+    # -- formulas
+
+    def _by_formula(self, step: Step) -> Known | None:
+        """What is known of integers and conditions whose formula is that of the whole sequence."""
+        kind = step.op.results[0].type
+        if len(step.op.results) != 1 or not isinstance(kind, TensorType) or kind.dtype.is_complex:
+            return None
+        dims = self.axes.label(step.shape)
+        if dims is None:
+            return None
+        coords = tuple(ix.axis(f"i{d}") if dim else sympy.Integer(0) for d, dim in enumerate(dims))
+        formula = self.lifter.index(step.op.results[0], coords)
+        if formula is None or not all(map(self._is_readable, ix.loads(formula))):
+            return None
+        new = [c for c, dim in zip(coords, dims, strict=True) if dim == (TOKEN_AXIS,)]
+        if EARLIER in {a for dim in dims for a in dim} or not self.shift.agrees(formula, new, self.rows):
+            return None
+        return Known(Kind.POSITION, dims)
+
+    def _is_readable(self, load: ix.Load) -> bool:
+        known = self.facts[self.named[load.name]]
+        return isinstance(known, Known) and known.kind <= Kind.POSITION and known.role is None
+
+    def rows(self, name: str) -> tuple[int, ...]:
+        """The dimensions of a value that lie along new tokens."""
+        known = self.facts[self.named[name]]
+        return along(known.dims, TOKEN_AXIS) if isinstance(known, Known) else ()
+
+    def _is_position(self, value: Value) -> bool:
+        if tensor_type(value).rank != 1 or tensor_type(value).shape[0] != self.axes.tokens:
+            return False
+        place = ix.axis("i0")
+        found = self.lifter.index(value, (place,))
+        return found is not None and sympy.expand(found - place - self.axes.earlier) == 0
+
+    # -- outputs
+
+    def outputs(self, past: Sequence[Value]) -> None:
+        """The logits are the tokens', and every stream is given back whole. Raises NotDerivable."""
+        logits, *presents = self.graph.output_values()
+        found = self.facts[logits]
+        if isinstance(found, NotDerivable):
+            raise found
+        if not isinstance(found, Known) or found.kind is not Kind.TOKEN or found.role is not None:
+            raise NotDerivable(CACHE, f"the first output, %{logits.name}, is no data of the new tokens", logits.op)
+        for before, after in zip(past, presents, strict=False):
+            self._check_present(before, after)
+        for count in presents[len(past) :]:
+            counted = self.lifter.index(count, ())
+            if counted is None or sympy.expand(counted - self.axes.all) != 0:
+                raise NotDerivable(CACHE, "a count of tokens isn't that of all of them afterwards", count.op)
+
+    def _check_present(self, before: Value, after: Value) -> None:
+        if isinstance(found := self.facts[after], NotDerivable):
+            raise found
+        held = self.streams.whole.get(after)
+        if held is None or held.stream is not before or held.order != tuple(range(len(held.order))):
+            reason = f"what is given back for %{before.name} isn't it with the new rows behind it, and nothing else"
+            raise NotDerivable(CACHE, reason, after.op)
