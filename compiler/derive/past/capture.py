@@ -21,8 +21,9 @@ from attnc.compiler.derive.capture import (
 from attnc.compiler.derive.past.axes import PastAxes
 from attnc.compiler.derive.past.check import prove
 from attnc.compiler.derive.past.empty import without_past
-from attnc.compiler.derive.past.held import kept
+from attnc.compiler.derive.past.held import kept, written
 from attnc.compiler.derive.past.roles import ModelCache, cache_of
+from attnc.compiler.derive.past.start import check_start
 from attnc.compiler.derive.past.wrapper import REQUESTS, bounds_of, exported, layout_of
 from attnc.compiler.derive.refusal import CACHE, INPUT, STATE, NotDerivable
 from attnc.compiler.frontends.torch.importer import import_graph
@@ -54,12 +55,21 @@ def captured(
         try:
             return capture(model, token_input=token_input, longest=longest, encoder=encoder)
         except NotDerivable as refusal:
-            if refusal.code != STATE or encoder:
+            found = None if encoder or refusal.code not in (STATE, INPUT) else _buffered(model, name)
+            if found is None:
                 raise
-            found = cache_of(model, ModelCache(), name)
-    if encoder or found is None:
+    if encoder:
         raise NotDerivable(CACHE, "a decoder that reads an encoder is taken without a cache of its own")
     return capture_past(model, found, name, longest or longest_of(model))
+
+
+def _buffered(model: nn.Module, tokens: str) -> ModelCache | None:
+    """How a model that writes to its own buffers does so; None for one that doesn't."""
+    try:
+        found = cache_of(model, ModelCache(), tokens)
+        return found if found is not None and written(model, found, tokens) else None
+    except NotDerivable:
+        return None
 
 
 def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int) -> Captured:
@@ -78,6 +88,7 @@ def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int)
     whole = without_past(proved, tokens, most)
     names = {value.name for value in whole.inputs}
     fixed = {name: tensor for name, tensor in state.items() if name in names}
+    check_start(held, cache, layout, whole, tokens, fixed)
     return Captured(whole, fixed, tokens, (), bounds["S"][0], most, context)
 
 

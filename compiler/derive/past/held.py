@@ -76,8 +76,7 @@ def _holds(layer: Any, slot: str) -> bool:
 
 def _buffers(model: nn.Module, cache: ModelCache, tokens: str, batch: int) -> Kept:
     """The buffers that a run of the model writes to."""
-    buffers = dict(model.named_buffers())
-    names = _written(model, buffers, cache, tokens)
+    buffers, names = dict(model.named_buffers()), written(model, cache, tokens)
     if not names:
         raise NotDerivable(CACHE, "the model has no input of earlier keys and values, and writes to no buffer")
 
@@ -89,9 +88,9 @@ def _buffers(model: nn.Module, cache: ModelCache, tokens: str, batch: int) -> Ke
     return Kept(tuple(_with_batch(buffers[name], batch) for name in names), run)
 
 
-def _written(model: nn.Module, buffers: Mapping[str, Tensor], cache: ModelCache, tokens: str) -> list[str]:
+def written(model: nn.Module, cache: ModelCache, tokens: str) -> list[str]:
     """Names of the buffers that a run on two tokens writes to; it runs on copies. Raises NotDerivable."""
-    refusal: Exception | None = None
+    buffers, refusal = dict(model.named_buffers()), None
     for requests in dict.fromkeys((1, *(buffer.shape[0] for buffer in buffers.values() if buffer.dim()))):
         copies = {name: buffer.clone() for name, buffer in buffers.items()}
         versions = {name: buffer._version for name, buffer in copies.items()}
@@ -99,7 +98,7 @@ def _written(model: nn.Module, buffers: Mapping[str, Tensor], cache: ModelCache,
             with torch.no_grad():
                 functional_call(model, copies, (), others(cache, requests, 0, 2) | {tokens: ids(requests, 2)})
         except Exception as error:
-            refusal = error
+            refusal = str(error)
             continue
         return [name for name, buffer in copies.items() if buffer._version != versions[name]]
     raise NotDerivable(INPUT, f"the model can't be run on two tokens: {refusal}")

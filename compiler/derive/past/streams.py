@@ -46,7 +46,7 @@ class Streams:
     whole: dict[Value, Held] = field(default_factory=dict)
     """Values that are what came in with the new rows behind it."""
     rows: dict[Value, Value] = field(default_factory=dict)
-    """Of each value with new rows: these alone, which it is of a sequence without a past."""
+    """Of each value with new rows, or where they are copied to: these alone, as it is of a sequence without a past."""
 
     def begin(self, value: Value) -> Known:
         """An input that holds what earlier tokens left."""
@@ -185,14 +185,14 @@ class Streams:
         assert isinstance(source, Value)
         if not _like(source, target, list(tensor_type(target).shape)):
             raise step.refuse(CACHE, "what is copied into a buffer is of another shape or dtype")
+        self.rows[step.op.results[0]] = source
         return step.fact(source)
 
     def filled(self, step: Step) -> Known | None:
         """``buffer[:, :, : P + S]`` of a written buffer: the tokens so far; None for anything else."""
-        first = step.op.args[0]
-        if step.op.name != "aten.slice.Tensor" or not isinstance(first, Value):
+        if step.op.name != "aten.slice.Tensor":
             return None
-        known = step.fact(first)
+        first, known = step.op.operands[0], step.tensor(0)
         place = step.dim(1, "dim", len(known.dims))
         if len(known.dims[place]) != 1 or not str(known.dims[place][0]).startswith(PLACES):
             return None

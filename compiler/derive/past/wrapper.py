@@ -110,7 +110,7 @@ def exported(
     if any(x.shape[0] != REQUESTS for x, _ in held):
         raise NotDerivable(CACHE, "a tensor of the past doesn't begin with the requests")
     size = min(EARLIER, bounds["P"][1])
-    past = [_long(x, place, size) for x, place in held]
+    past = [long(x, place, size) for x, place in held]
     step = Step(model, kept, cache, layout, tokens)
     with torch.no_grad():
         return torch.export.export(
@@ -125,8 +125,8 @@ def exported(
         )
 
 
-def _long(example: Tensor, place: int | None, length: int) -> Tensor:
-    """Zeros like a tensor of the past, for so many tokens."""
+def long(example: Tensor, place: int | None, length: int) -> Tensor:
+    """Zeros like a tensor of the past, for so many tokens; ``place``: the dimension that counts them."""
     shape = list(example.shape)
     if place is not None:
         shape[place] = length

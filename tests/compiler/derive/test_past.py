@@ -11,9 +11,6 @@ from benchmarks.cases.cached import CARRIED, TRAPS, Carried, Trap, carried
 from benchmarks.cases.cached.net import LIMIT
 from benchmarks.derived import outcome
 
-FAST = ("past-rotary", "buffer-window")
-FAST_TRAPS = ("a mask that is off by the past", "written one place too late")
-
 
 def derived(case: Carried) -> None:
     model = case.carry(case.decoder.make()).eval()
@@ -36,16 +33,6 @@ def refused(trap: Trap) -> None:
     assert trap.reason in found.reason.lower(), found
     if trap.located:
         assert found.op is not None and found.op.loc.file and found.op.loc.line, found
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_a_cache_is_taken_out(name: str) -> None:
-    derived(carried(name))
-
-
-@pytest.mark.parametrize("name", FAST_TRAPS)
-def test_a_cache_that_stays(name: str) -> None:
-    refused(next(t for t in TRAPS if t.name == name))
 
 
 @pytest.mark.slow
