@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnc.compiler.backend import backend
     from attnc.compiler.cache_report import CacheReport
     from attnc.compiler.cache_scoring import score_caches
+    from attnc.compiler.derive.past.roles import InputRole, ModelCache
     from attnc.compiler.derive.refusal import NotDerivable
     from attnc.compiler.generator import Generation, Generator
     from attnc.compiler.report import Report, Site
@@ -24,6 +25,8 @@ __all__ = [
     "CacheReport",
     "Generation",
     "Generator",
+    "InputRole",
+    "ModelCache",
     "NotDerivable",
     "Program",
     "Report",
@@ -41,6 +44,8 @@ _HOMES = {
     "CacheReport": "attnc.compiler.cache_report",
     "Generation": "attnc.compiler.generator",
     "Generator": "attnc.compiler.generator",
+    "InputRole": "attnc.compiler.derive.past.roles",
+    "ModelCache": "attnc.compiler.derive.past.roles",
     "NotDerivable": "attnc.compiler.derive.refusal",
     "Program": "attnc.compiler.api",
     "Report": "attnc.compiler.report",

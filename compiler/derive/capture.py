@@ -170,8 +170,10 @@ def within(
         try:
             return export(bounds), bounds
         except Exception as error:
-            refusal = error
-            bounds = {**bounds, **_other_bounds(bounds, str(error))}
+            refusal, others = error, _other_bounds(bounds, str(error))
+            if not others:
+                break
+            bounds = {**bounds, **others}
     raise NotDerivable(INPUT, f"torch.export says: {refusal}") from refusal
 
 
@@ -187,7 +189,7 @@ def _other_bounds(bounds: Mapping[str, tuple[int, int]], refusal: str) -> dict[s
     return {
         size: (low, bounds[size][1])
         for size, low in longer.items()
-        if size in bounds and f"violated ({size})" in refusal
+        if low < bounds.get(size, (0, 0))[1] and f"violated ({size})" in refusal
     }
 
 

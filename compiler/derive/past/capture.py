@@ -21,10 +21,10 @@ from attnc.compiler.derive.capture import (
 from attnc.compiler.derive.past.axes import PastAxes
 from attnc.compiler.derive.past.check import prove
 from attnc.compiler.derive.past.empty import without_past
-from attnc.compiler.derive.past.held import kept, written
+from attnc.compiler.derive.past.held import Kept, kept, written
 from attnc.compiler.derive.past.roles import ModelCache, cache_of
 from attnc.compiler.derive.past.start import check_start
-from attnc.compiler.derive.past.wrapper import REQUESTS, bounds_of, exported, layout_of
+from attnc.compiler.derive.past.wrapper import REQUESTS, Layout, bounds_of, exported, layout_of
 from attnc.compiler.derive.refusal import CACHE, INPUT, STATE, NotDerivable
 from attnc.compiler.frontends.torch.importer import import_graph
 from attnc.compiler.fuse.layout import tensor_type
@@ -76,8 +76,7 @@ def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int)
     """The graph of a model with a past, without it: proved, not assumed. Raises NotDerivable."""
     held = kept(model, cache, tokens, REQUESTS)
     layout = layout_of(held, cache, tokens)
-    most = min(longest, layout.places or longest)
-    program, bounds = within(bounds_of(most), lambda sizes: exported(model, held, cache, tokens, sizes, layout))
+    program, bounds = _exported(model, held, cache, tokens, layout, longest)
     if bounds["P"][0] > 2:
         raise NotDerivable(INPUT, f"the model takes no past shorter than {bounds['P'][0]} tokens")
     graph, state, context = _found(program)
@@ -90,6 +89,22 @@ def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int)
     fixed = {name: tensor for name, tensor in state.items() if name in names}
     check_start(held, cache, layout, whole, tokens, fixed)
     return Captured(whole, fixed, tokens, (), bounds["S"][0], most, context)
+
+
+def _exported(
+    model: nn.Module, held: Kept, cache: ModelCache, tokens: str, layout: Layout, longest: int
+) -> tuple[torch.export.ExportedProgram, Mapping[str, tuple[int, int]]]:
+    """The exported step, and the ranges of its sizes.
+
+    Where slices of a buffer end with it, nothing longer can be traced. Where it is written by index, longer sequences
+    are traced first: a buffer written round and round is no different from another as long as it isn't full.
+    """
+    try:
+        return within(bounds_of(longest), lambda sizes: exported(model, held, cache, tokens, sizes, layout))
+    except NotDerivable:
+        if layout.places is None or layout.places >= longest:
+            raise
+    return within(bounds_of(layout.places), lambda sizes: exported(model, held, cache, tokens, sizes, layout))
 
 
 def _found(program: torch.export.ExportedProgram) -> tuple[Graph, dict[str, torch.Tensor], Context]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from attnc.compiler.derive.past.roles import ModelCache, Role
+from attnc.compiler.derive.past.roles import ModelCache, InputRole
 from attnc.compiler.derive.refusal import CACHE, INPUT, NotDerivable
 
 _SLOTS = ("keys", "values", "cumulative_length")
@@ -119,14 +119,14 @@ def others(cache: ModelCache, batch: int, earlier: int, length: int) -> dict[str
     return {name: given(role, batch, earlier, length) for name, role in cache.roles.items()}
 
 
-def given(role: Role, batch: int, earlier: int, length: int) -> Tensor | int:
+def given(role: InputRole, batch: int, earlier: int, length: int) -> Tensor | int:
     """What an input is for ``batch`` requests with ``earlier`` tokens before ``length`` new ones."""
     match role:
-        case Role.POSITIONS:
+        case InputRole.POSITIONS:
             return torch.arange(earlier, earlier + length)
-        case Role.ROWS:
+        case InputRole.ROWS:
             return torch.arange(earlier, earlier + length)[None].expand(batch, length)
-        case Role.MASK:
+        case InputRole.MASK:
             return torch.ones(batch, earlier + length, dtype=torch.int64)
     return earlier
 

@@ -14,7 +14,7 @@ from torch import nn
 from attnc.compiler.derive.refusal import INPUT, NotDerivable
 
 
-class Role(enum.Enum):
+class InputRole(enum.Enum):
     """An input that follows from how many tokens came before."""
 
     POSITIONS = "i64[S], the positions of the new tokens"
@@ -23,11 +23,11 @@ class Role(enum.Enum):
     MASK = "i64[B, P + S], ones: nothing is padding"
 
 
-ROLES: Mapping[str, Role] = {
-    **dict.fromkeys(("cache_position", "input_pos", "positions", "pos"), Role.POSITIONS),
-    "position_ids": Role.ROWS,
-    **dict.fromkeys(("start_pos", "past_length", "past_len", "cache_length", "offset"), Role.EARLIER),
-    "attention_mask": Role.MASK,
+ROLES: Mapping[str, InputRole] = {
+    **dict.fromkeys(("cache_position", "input_pos", "positions", "pos"), InputRole.POSITIONS),
+    "position_ids": InputRole.ROWS,
+    **dict.fromkeys(("start_pos", "past_length", "past_len", "cache_length", "offset"), InputRole.EARLIER),
+    "attention_mask": InputRole.MASK,
 }
 """Names of inputs → what they are."""
 PAST = ("past_key_values", "past_key_value", "past_kv", "past", "layer_past", "kv_cache", "cache")
@@ -46,7 +46,7 @@ class ModelCache:
 
     past: str | None = None
     example: Any = None
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    roles: Mapping[str, InputRole] = field(default_factory=dict)
 
 
 def cache_of(model: nn.Module, given: ModelCache | None, tokens: str) -> ModelCache | None:

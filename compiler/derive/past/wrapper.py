@@ -96,8 +96,13 @@ class Step(nn.Module):
 
 
 def bounds_of(longest: int) -> dict[str, tuple[int, int]]:
-    """Ranges of the sizes: P and S are at most ``longest`` together, so that no table or buffer ends within a step."""
-    new = max(2, longest // 4)
+    """Ranges of the sizes: P and S are at most ``longest`` together, so that no table or buffer ends within a step.
+
+    Raises NotDerivable where that leaves no range.
+    """
+    new = longest // 4
+    if new < 3:
+        raise NotDerivable(INPUT, f"a model of {longest} tokens at most: a step and its past need 12")
     return {"B": (2, 1 << 16), "S": (2, new), "P": (2, longest - new)}
 
 
