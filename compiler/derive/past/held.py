@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from attnc.compiler.derive.past.roles import ModelCache, InputRole
+from attnc.compiler.derive.past.roles import InputRole, ModelCache
 from attnc.compiler.derive.refusal import CACHE, INPUT, NotDerivable
 
 _SLOTS = ("keys", "values", "cumulative_length")
