@@ -85,8 +85,8 @@ def capture(
     name = token_input or token_input_of(model, bool(given))
     limit = longest or longest_of(model)
     bounds = {"B": (2, MOST), "S": (2, limit), "E": (2, ENCODED_MOST)}
-    program, bounds = within(bounds, lambda sizes: _exported(model, name, sizes, given))
-    shortest, limit = bounds["S"]
+    program, taken = within(bounds, lambda sizes: _exported(model, name, sizes, given))
+    shortest, limit = taken["S"]
     try:
         exported = capture_exported(program)
     except CaptureError as error:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from attnc.compiler.derive.known import ENCODER_AXIS, Kind, Known, Role
-from attnc.compiler.derive.refusal import CACHE, LENGTH, MIXES, MIXES_BATCH, NO_RULE
-from attnc.compiler.derive.step import Fact, Step
+from attnc.compiler.derive.refusal import CACHE, LENGTH, MIXES, MIXES_BATCH, NO_RULE, NotDerivable
+from attnc.compiler.derive.step import Step
 
 PLACES: dict[str, frozenset[Role]] = {
     **dict.fromkeys(
@@ -88,6 +88,6 @@ def in_order(step: Step, found: Known) -> Known:
     return dataclasses.replace(found, source=next(iter(orders), None))
 
 
-def failed(step: Step, error: Exception) -> Fact:
+def failed(step: Step, error: Exception) -> NotDerivable:
     """The refusal where a rule could not cope with an op."""
     return step.refuse(NO_RULE, f"its rule does not know this form of it ({type(error).__name__}: {error})")

@@ -126,7 +126,7 @@ class _Check:
         except NotDerivable as refusal:
             found = refusal
         except Exception as error:  # an op in a form its rule was not written for: nothing is known of it
-            found = failed(step, error)  # type: ignore[assignment]
+            found = failed(step, error)
         if isinstance(found, NotDerivable) or (isinstance(found, Known) and found.kind is Kind.LENGTH):
             found = self._by_formula(step) or found
         self._enter(op, found)

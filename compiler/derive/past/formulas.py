@@ -49,7 +49,7 @@ class Shift:
 
     def agrees(self, expr: sympy.Basic, places: Iterable[sympy.Symbol], rows: Rows) -> bool:
         """Whether a formula of a step is that of the whole sequence."""
-        return normal(self.absolute(expr, places, rows)) == normal(self.whole(expr))
+        return bool(normal(self.absolute(expr, places, rows)) == normal(self.whole(expr)))
 
     def score_agrees(self, node: sc.Node, rows: Rows) -> bool:
         """The same of a score formula over query and key."""

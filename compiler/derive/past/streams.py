@@ -17,7 +17,7 @@ from attnc.compiler.derive.refusal import CACHE, NotDerivable
 from attnc.compiler.derive.rules.layout import permute, transpose
 from attnc.compiler.derive.step import Step
 from attnc.compiler.fuse.layout import tensor_type
-from attnc.ir.types import TensorType, same_dim
+from attnc.ir.types import Dim, TensorType, same_dim
 from attnc.ir.values import Arg, Op, Value
 
 SAME = frozenset(f"aten.{n}" for n in ("clone", "alias", "detach", "contiguous", "lift_fresh_copy"))
@@ -207,10 +207,10 @@ class Streams:
         return Known(known.kind, (*known.dims[:place], (ALL,), *known.dims[place + 1 :]))
 
 
-def _like(value: Value, other: Value, shape: list[object]) -> bool:
+def _like(value: Value, other: Value, shape: list[Dim]) -> bool:
     """Whether a value has another's dtype, and a shape."""
     kind, wanted = tensor_type(value), tensor_type(other)
-    return kind.dtype is wanted.dtype and all(same_dim(a, b) for a, b in zip(kind.shape, shape, strict=True))  # type: ignore[arg-type]
+    return kind.dtype is wanted.dtype and all(same_dim(a, b) for a, b in zip(kind.shape, shape, strict=True))
 
 
 def _moved(step: Step, known: Known) -> Known:
