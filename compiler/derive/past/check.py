@@ -15,13 +15,15 @@ from dataclasses import dataclass
 import sympy
 
 from attnc.compiler.derive.analysis import check_shapes, constant_result, part, scalar_fact
-from attnc.compiler.derive.guard import SHAPES, check_operands, failed, in_order
-from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Kind, Known, is_static
+from attnc.compiler.derive.guard import check_operands, failed, in_order
+from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Kind, Known
 from attnc.compiler.derive.past.attention import StepAttention
-from attnc.compiler.derive.past.axes import ALL, EARLIER, PLACES, PastAxes, along
+from attnc.compiler.derive.past.axes import EARLIER, PLACES, PastAxes, along
+from attnc.compiler.derive.past.cuts import at_positions, filled
 from attnc.compiler.derive.past.formulas import Shift
+from attnc.compiler.derive.past.kinds import kind_of
 from attnc.compiler.derive.past.streams import Streams
-from attnc.compiler.derive.refusal import CACHE, LENGTH, NO_RULE, NotDerivable
+from attnc.compiler.derive.refusal import CACHE, NO_RULE, NotDerivable
 from attnc.compiler.derive.rules import rule_of
 from attnc.compiler.derive.step import Fact, Step
 from attnc.compiler.fuse.layout import tensor_type
@@ -29,14 +31,9 @@ from attnc.compiler.lift.lifter import Lifter
 from attnc.ir import index as ix
 from attnc.ir.graph import Graph
 from attnc.ir.ops.effects import is_pure
-from attnc.ir.types import NoneType, ScalarType, TensorType, as_dim, same_dim
+from attnc.ir.types import NoneType, ScalarType, TensorType
 from attnc.ir.values import Op, Value
 
-_ALONG = {
-    **dict.fromkeys(("slice", "select", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"), (1,)),
-    "diff": (2,),
-}
-"""Where operators that would move positions along a dimension say which."""
 REARRANGES = frozenset(
     f"aten.{n}"
     for n in (
@@ -145,7 +142,7 @@ class _Check:
         for value in op.operands:
             if isinstance(found := self.facts[value], NotDerivable):
                 raise found
-        known = self.streams.visit(step) or self._at_positions(step) or self.streams.filled(step)
+        known = self.streams.visit(step) or at_positions(step, self.axes) or filled(step, self.axes)
         if known is not None:
             return known
         if op.name == "ir.constant":
@@ -169,72 +166,11 @@ class _Check:
         if name not in REARRANGES and any(along(known.dims, PLACES) for known in step.tensors()):
             raise step.refuse(CACHE, "places of a buffer that may be empty are computed with outside attention")
 
-    def _at_positions(self, step: Step) -> Known | None:
-        """``table[P : P + S]`` of what is there for all tokens, or longer: its rows at the new tokens' positions."""
-        first = step.op.args[0] if step.op.args else None
-        if step.op.name != "aten.slice.Tensor" or not isinstance(first, Value):
-            return None
-        known = step.fact(first)
-        place = step.dim(1, "dim", len(known.dims))
-        dim, bounds = known.dims[place], (step.op.arg(2, "start"), step.op.arg(3, "end"))
-        if known.kind is Kind.LENGTH or known.role is not None or not is_static(dim) or step.op.arg(4, "step", 1) != 1:
-            return None
-        lo, length = (0 if bounds[0] is None else step.length(bounds[0])), step.shape[place]
-        if lo is None:
-            return None
-        if dim == (ALL,) and sympy.sympify(lo).could_extract_minus_sign():
-            lo = as_dim(sympy.expand(lo + self.axes.all))
-        kind = max(known.kind, Kind.POSITION)
-        if same_dim(lo, self.axes.earlier) and same_dim(length, self.axes.tokens):
-            return Known(kind, (*known.dims[:place], (TOKEN_AXIS,), *known.dims[place + 1 :]))
-        if same_dim(lo, 0) and same_dim(length, self.axes.all):
-            return Known(kind, (*known.dims[:place], (ALL,), *known.dims[place + 1 :]))
-        return None
-
     def _settled(self, step: Step, found: Known | tuple[Known, ...]) -> Known | tuple[Known, ...]:
         def settled(known: Known) -> Known:
-            return dataclasses.replace(in_order(step, known), kind=self._kind(step, known.kind))
+            return dataclasses.replace(in_order(step, known), kind=kind_of(step, self.shift, known.kind))
 
         return tuple(map(settled, found)) if isinstance(found, tuple) else settled(found)
-
-    def _kind(self, step: Step, kind: Kind) -> Kind:
-        """What a rule says a result depends on, read for a step.
-
-        ``POSITION``: a function of absolute positions; ``LENGTH``: one of places among the new tokens, or of their
-        number. What a rule finds to be a function of position for itself counts from the step's first token.
-        """
-        operands = step.tensors()
-        worst = step.kind(operands)
-        numbers = step.sized_scalars() if not self._takes_lengths(step) else []
-        if any(known.kind is Kind.LENGTH for known in operands) or not all(map(self._is_of_all, numbers)):
-            if kind is Kind.TOKEN:
-                raise step.refuse(LENGTH, "the number of new or of earlier tokens meets data of tokens")
-            return kind if kind is Kind.UNIFORM and not numbers else Kind.LENGTH
-        if kind is Kind.REQUEST:
-            return max(worst, Kind.POSITION)
-        if kind in (Kind.POSITION, Kind.LENGTH):
-            return Kind.POSITION if worst is Kind.POSITION is kind and not self._moves(step) else Kind.LENGTH
-        return max(kind, Kind.POSITION) if numbers else kind
-
-    def _takes_lengths(self, step: Step) -> bool:
-        return step.op.name.rpartition(".")[0] in SHAPES
-
-    def _is_of_all(self, number: Value) -> bool:
-        """Whether a host number is one of all tokens: it doesn't tell new ones from earlier ones."""
-        expr = number.type.expr if isinstance(number.type, ScalarType) else None
-        return expr is not None and self.shift.agrees(sympy.sympify(expr), (), lambda name: ())
-
-    def _moves(self, step: Step) -> bool:
-        """Whether an operator on positions goes along the new tokens."""
-        name = step.op.name.split(".")[1]
-        first = step.tensor(0)
-        if name in ("tril", "triu"):
-            places: tuple[int, ...] = (-2, -1)
-        elif name in _ALONG:
-            places = (step.dim(_ALONG[name][0], "dim", len(first.dims), -1 if name == "diff" else 0),)
-        else:
-            return False
-        return any(TOKEN_AXIS in first.dims[d] for d in places)
 
     # -- formulas
 

@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import sympy
-
 from attnc.compiler.derive.known import TOKEN_AXIS, Dims, Kind, Known, Role
 from attnc.compiler.derive.past.axes import ALL, PLACES, PastAxes
+from attnc.compiler.derive.past.order import like, order_of, rearranged
 from attnc.compiler.derive.refusal import CACHE, NotDerivable
-from attnc.compiler.derive.rules.layout import permute, transpose
 from attnc.compiler.derive.step import Step
 from attnc.compiler.fuse.layout import tensor_type
-from attnc.ir.types import Dim, TensorType, same_dim
-from attnc.ir.values import Arg, Op, Value
+from attnc.ir.types import same_dim
+from attnc.ir.values import Arg, Value
 
-SAME = frozenset(f"aten.{n}" for n in ("clone", "alias", "detach", "contiguous", "lift_fresh_copy"))
-"""Operators that change nothing; casts to the same dtype change nothing either."""
-_CASTS = frozenset(("aten._to_copy", "aten.to"))
 _END = 2**31
 
 
@@ -85,7 +80,7 @@ class Streams:
         known = step.facts[first]
         assert isinstance(known, Known)
         if self._follow(step, self.past, first):
-            return _moved(step, known)
+            return rearranged(step, known)
         writes = {"aten.index_copy": self._copied_at, "aten.index_put": self._put_at, "aten.slice_scatter": self._put}
         if name in writes:
             return writes[name](step, first, step.op.args[1])
@@ -95,7 +90,7 @@ class Streams:
 
     def _follow(self, step: Step, held: dict[Value, Held], first: Value) -> bool:
         """Enter the result of an op that only rearranges; whether it is one."""
-        order = _order(step, first)
+        order = order_of(step, first)
         if order is None:
             return False
         before = held[first]
@@ -169,13 +164,11 @@ class Streams:
         shape = list(step.shape)
         shape[place] = self.axes.tokens
         fits = len(known.dims) == len(shape) and known.dims[place] == (TOKEN_AXIS,) and known.kind is not Kind.LENGTH
-        if not fits or known.role is not None or not _like(rows, result, shape):
+        if not fits or known.role is not None or not like(rows, result, shape):
             raise step.refuse(CACHE, "what comes behind the past is no row of keys or values for each new token")
         self.whole[result], self.rows[result] = held, rows
         dims: Dims = (*known.dims[:place], (atom,), *known.dims[place + 1 :])
         return Known(Kind.TOKEN, dims)
-
-    # -- reads of a buffer
 
     def _copied(self, step: Step, target: Value, source: Arg) -> Known | None:
         """``copy(part of a buffer, rows)``: the rows, whatever the part held."""
@@ -183,61 +176,7 @@ class Streams:
         if not isinstance(known, Known) or known.role is not Role.PAST:
             return None
         assert isinstance(source, Value)
-        if not _like(source, target, list(tensor_type(target).shape)):
+        if not like(source, target, list(tensor_type(target).shape)):
             raise step.refuse(CACHE, "what is copied into a buffer is of another shape or dtype")
         self.rows[step.op.results[0]] = source
         return step.fact(source)
-
-    def filled(self, step: Step) -> Known | None:
-        """``buffer[:, :, : P + S]`` of a written buffer: the tokens so far; None for anything else."""
-        if step.op.name != "aten.slice.Tensor":
-            return None
-        first, known = step.op.operands[0], step.tensor(0)
-        place = step.dim(1, "dim", len(known.dims))
-        if len(known.dims[place]) != 1 or not str(known.dims[place][0]).startswith(PLACES):
-            return None
-        start, end = step.op.arg(2, "start"), step.op.arg(3, "end")
-        lo, hi = step.length(start) if start is not None else 0, step.length(end) if end is not None else _END
-        if lo != 0 or hi is None or step.op.arg(4, "step", 1) != 1:
-            raise step.refuse(CACHE, "places of a buffer are cut otherwise than to the tokens so far")
-        if same_dim(step.shape[place], tensor_type(first).shape[place]):
-            return known
-        if not same_dim(sympy.sympify(step.shape[place]), self.axes.all):
-            raise step.refuse(CACHE, "places of a buffer are cut otherwise than to the tokens so far")
-        return Known(known.kind, (*known.dims[:place], (ALL,), *known.dims[place + 1 :]))
-
-
-def _like(value: Value, other: Value, shape: list[Dim]) -> bool:
-    """Whether a value has another's dtype, and a shape."""
-    kind, wanted = tensor_type(value), tensor_type(other)
-    return kind.dtype is wanted.dtype and all(same_dim(a, b) for a, b in zip(kind.shape, shape, strict=True))
-
-
-def _moved(step: Step, known: Known) -> Known:
-    """What is known of a rearranged value."""
-    if step.op.name.startswith("aten.permute"):
-        return permute(step)
-    return transpose(step) if step.op.name.startswith("aten.transpose") else known
-
-
-def _order(step: Step, first: Value) -> tuple[int, ...] | None:
-    """The order of dimensions that an op puts a value in; None where it does more."""
-    op, kind = step.op, tensor_type(first)
-    name = op.name.rpartition(".")[0]
-    result = op.results[0].type
-    order = list(range(kind.rank))
-    if name in SAME or (name in _CASTS and isinstance(result, TensorType) and result.dtype is kind.dtype):
-        return tuple(order)
-    if name == "aten.transpose":
-        a, b = step.dim(1, "dim0", kind.rank), step.dim(2, "dim1", kind.rank)
-        order[a], order[b] = b, a
-        return tuple(order)
-    if name == "aten.permute":
-        return step.dims(1, "dims", kind.rank)
-    if name == "aten.slice" and isinstance(result, TensorType) and result.shape == kind.shape:
-        return tuple(order) if _from_start(op) else None
-    return None
-
-
-def _from_start(op: Op) -> bool:
-    return op.arg(2, "start") in (None, 0) and op.arg(4, "step", 1) == 1
