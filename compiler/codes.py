@@ -241,7 +241,8 @@ CODES: dict[str, Code] = {
     "ATTNC-DERIVE-BATCH": Code(
         "derive",
         "requests are mixed",
-        "A result depends on other requests of the batch, or on a request's number.",
+        "A result depends on other requests of the batch, or on a request's number; with batch_invariant=True also "
+        "where only bits would.",
         "Compute each row of the batch by itself.",
     ),
     "ATTNC-DERIVE-LENGTH": Code(
