@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from attnc.compiler.derive.capture import EncoderInput
-from attnc.compiler.derive.program import DerivedProgram, derive_program
+from attnc.compiler.derive.entry import derive_program
+from attnc.compiler.derive.program import DerivedProgram
 from attnc.compiler.derive.streams import Pages
 from attnc.runtime.kv.cache import KVCache
 from attnc.runtime.kv.encoder import EncoderCache

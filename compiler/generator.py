@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from attnc.codegen.paged_plan import STORES
 from attnc.compiler.derive.capture import EncoderInput
+from attnc.compiler.derive.entry import Verify, derive_program
 from attnc.compiler.derive.past.roles import ModelCache
-from attnc.compiler.derive.program import DerivedProgram, derive_program
+from attnc.compiler.derive.program import DerivedProgram
 from attnc.compiler.derive.streams import Pages
 from attnc.runtime.engine import Engine
 from attnc.runtime.kv.cache import KVCache
@@ -61,7 +62,8 @@ class Generator:
     known from a Hugging Face config; the prompt is then the decoder's. ``cache``: how the model keeps keys and values
     of its own, where the names of its inputs don't tell; its cache is taken out, and pages are put in its place.
     ``batch_invariant``: logits have the same bits whatever requests run together and however prompts are cut; refused
-    for models with products that can't keep that.
+    for models with products that can't keep that. ``verify="numeric"``: random tokens are run through the model's graph
+    in float64 and through the program, as a prefill, in chunks and one by one; NumericError where a row differs.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Generator:
         limits: Limits | None = None,
         stop_tokens: Sequence[int] = (),
         batch_invariant: bool = False,
+        verify: Verify | None = None,
     ) -> None:
         pages = Pages(page_size, *stores(kv))
         self.program: DerivedProgram = derive_program(
@@ -89,6 +92,7 @@ class Generator:
             pages=pages,
             cache=cache,
             batch_invariant=batch_invariant,
+            verify=verify,
         )
         self.tokenizer = tokenizer
         self.stop_tokens = tuple(stop_tokens)

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnc.codegen.cpp.paged import emit_paged
 from attnc.codegen.emit import emit
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.analysis import analyse
-from attnc.compiler.derive.capture import Captured, EncoderInput
-from attnc.compiler.derive.past.capture import captured
-from attnc.compiler.derive.past.roles import ModelCache
+from attnc.compiler.derive.capture import Captured
 from attnc.compiler.derive.refusal import ATTENTION, INPUT, LENGTH, MIXES_BATCH, NO_RULE, NotDerivable
 from attnc.compiler.derive.rewrite import Derived, derive
 from attnc.compiler.derive.streams import ENCODER, PagedSite, Pages
@@ -92,29 +90,14 @@ class DerivedProgram:
         return logits
 
 
-def derive_program(
-    model: nn.Module,
-    *,
-    max_length: int | None = None,
-    token_input: str | None = None,
-    encoder: Mapping[str, EncoderInput] | None = None,
-    pages: Pages | None = None,
-    cache: ModelCache | None = None,
-    batch_invariant: bool = False,
+def program_of(
+    captured: Captured, pages: Pages, max_length: int | None = None, *, batch_invariant: bool = False
 ) -> DerivedProgram:
-    """The incremental program of a causal decoder. Raises NotDerivable with a code, the op and the user's line.
+    """The program of a captured model. Raises NotDerivable.
 
     ``batch_invariant``: each row's bits are the same whatever runs beside it. Linear layers are then
     ``attnc::skinny_linear`` where torch's is faster too, and other products are refused.
     """
-    found = captured(model, token_input=token_input, longest=max_length, encoder=encoder, cache=cache)
-    return program_of(found, pages or Pages(), max_length, batch_invariant=batch_invariant)
-
-
-def program_of(
-    captured: Captured, pages: Pages, max_length: int | None = None, *, batch_invariant: bool = False
-) -> DerivedProgram:
-    """The program of a captured model; see :func:`derive_program`. Raises NotDerivable."""
     analysis = analyse(captured.graph, captured.tokens, captured.state, captured.encoder)
     if captured.shortest > 2:
         raise NotDerivable(INPUT, f"the model takes no fewer than {captured.shortest} tokens, a step may have one")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import attnc
 from attnc.compiler.derive.capture import EncoderInput
-from attnc.compiler.derive.program import derive_program
+from attnc.compiler.derive.entry import derive_program
 from attnc.compiler.generator import pages_for, stores
 from attnc.runtime import skinny_choice
 from attnc.runtime.engine import Engine
@@ -176,3 +176,10 @@ def test_an_encoder_is_read_by_its_own_request_only() -> None:
     assert abs(first - second) > 1e-3 and abs(second - third) > 1e-3
     with pytest.raises(ValueError, match="encoder"):
         generator.generate([prompt], max_new_tokens=6)
+
+
+@pytest.mark.slow
+def test_a_generator_can_be_verified() -> None:
+    for name in ("attnc-llama", "deepseek_v3", "t5"):
+        pair = decoder(name)
+        attnc.Generator(pair.make(), max_length=48, token_input=pair.tokens, verify="numeric")

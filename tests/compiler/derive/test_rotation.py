@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnc.compiler.derive.program import derive_program
+from attnc.compiler.derive.entry import derive_program
 from attnc.compiler.derive.rotation import matrices
 from attnc.compiler.derive.streams import Pages
 from attnc.runtime.kv.quantise import decode, encode

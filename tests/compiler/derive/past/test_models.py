@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnc.compiler.derive.program import derive_program
+from attnc.compiler.derive.entry import derive_program
 from attnc.compiler.derive.refusal import NotDerivable
 from attnc.compiler.derive.streams import Pages
 from benchmarks.cases.cached import CARRIED, TRAPS, Carried, Trap, carried
