@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnc.codegen.plan import content_hash
+
 SUFFIXES = {"c++": ".cpp", "triton": ".py"}
 """Of a file that holds a source, by language."""
 COMMENTS = {"c++": "//", "triton": "#"}
 """What begins a line of comment, by language."""
 INCLUDE_DIR = Path(__file__).parent / "cpp" / "include"
 """The folder a C++ build passes with ``-I``."""
+KV_WRITE = Path(__file__).parent / "triton" / "kernels" / "kv_write.py"
+"""The Triton module that writes rows into pages, whole as it is: no plan stands behind it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class Source:
         """SHA-256 of every field, in hexadecimal."""
         fields = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(fields.encode()).hexdigest()
+
+
+def kv_write_source() -> Source:
+    """The module with ``write(x, pages, scale, slots)``, a Triton kernel for every store, dtype and size."""
+    text = KV_WRITE.read_text(encoding="utf-8")
+    return Source("triton", "kv_write", text, content_hash(text))
 
 
 def file_names(sources: Mapping[int, Source]) -> dict[int, str]:

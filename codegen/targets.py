@@ -47,6 +47,8 @@ class Gpu:
     """Bytes of shared memory the system takes for each program."""
     tensor_memory_access: bool = False
     """Tiles can be copied by descriptor (TMA)."""
+    float8: bool = False
+    """It converts from and to float8_e4m3fn."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def _sm(arch: int, shared: int, warps: int, programs: int, *matrix: str) -> Capa
     """``shared``: KiB of a multiprocessor; one program may use all but one of them."""
     gpu = Gpu(
         "cuda", arch, (shared - 1) << 10, shared << 10, warps, programs, matrix, "tf32x3",
-        tensor_memory_access=arch >= 90,
+        tensor_memory_access=arch >= 90, float8=arch >= 89,
     )  # fmt: skip
     return Capability(f"sm_{arch}", "triton", gpu=gpu)
 
@@ -84,6 +86,7 @@ def _gfx(arch: str, shared: int) -> Capability:
     gpu = Gpu(
         "hip", arch, shared << 10, shared << 10, 32, 32, ("v_mfma",), "ieee",
         warp_size=64, registers_per_core=4 * 512 * 64, registers_per_thread=512, reserved_shared=0,
+        float8=arch == "gfx950",
     )  # fmt: skip
     return Capability(arch, "triton", gpu=gpu)
 
