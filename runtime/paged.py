@@ -18,13 +18,13 @@ key lies in, and slots beyond a request's keys, are never used. No result aliase
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from attnc.codegen.paged_plan import PagedPlan
-from attnc.codegen.source import Source
+from attnc.codegen.source import Source, kv_write_source
 from attnc.runtime import config, kernels, paged_reference
 from attnc.runtime.abi import DTYPES
 from attnc.runtime.dispatch import OpLibrary
@@ -34,6 +34,7 @@ from attnc.runtime.kv.storage import write_rows
 from attnc.runtime.paged_kernel import PagedKernel, load
 from attnc.runtime.program import SizeArg
 from attnc.runtime.store import Store
+from attnc.runtime.triton_kernels import INTERPRETED, check_mode, module_of
 
 WRITE = "kv_write(Tensor x, Tensor(a!) pages, Tensor(b!)? scale, Tensor slots) -> ()"
 ATTENTION = (
@@ -55,7 +56,7 @@ def register_paged(plan: PagedPlan, source: Source | None, *, build: bool = True
     digest = plan.digest
     if source is not None and source.plan != digest:
         raise ValueError(f"registering paged plan {digest}: its source is of plan {source.plan}; emit it again")
-    if source is not None and build:
+    if source is not None and source.language == "c++" and build:
         _kernels[digest] = _built(plan, source)
     elif _known.get(digest, (plan, None))[1] != source:
         _kernels.pop(digest, None)
@@ -71,13 +72,13 @@ def resolve_paged(digest: int) -> PagedPlan:
 
 
 def paged_kernel(digest: int) -> PagedKernel | None:
-    """The loaded kernel of a plan, built if need be; None where it has to run on torch operators.
+    """The loaded C++ kernel of a plan, built if need be; None where it is in Triton, or has to run on torch operators.
 
     Raises PlanMissing, and BuildError when the compiler rejects the source.
     """
     if digest not in _kernels:
         plan, source = _lookup(digest)
-        _kernels[digest] = None if source is None else _built(plan, source)
+        _kernels[digest] = _built(plan, source) if source is not None and source.language == "c++" else None
     return _kernels[digest]
 
 
@@ -130,7 +131,10 @@ def _kv_write(x: Tensor, pages: Tensor, scale: Tensor | None, slots: Tensor) -> 
         raise ValueError(f"attnc::kv_write: pages of {store} with{'out' if scale is None else ''} scales")
     if (x.shape[1], *row_shape(store, x.shape[-1])) != (pages.shape[1], pages.shape[3]):
         raise ValueError(f"attnc::kv_write: x {tuple(x.shape)} does not fit {store} pages {tuple(pages.shape)}")
-    write_rows(x, pages, scale, slots)
+    if pages.device.type == "cuda":
+        module_of(kv_write_source()).write(x, pages, scale, slots)
+    else:
+        write_rows(x, pages, scale, slots)
 
 
 def _paged_attention(
@@ -148,6 +152,9 @@ def _paged_attention(
 ) -> Tensor:
     decided = resolve_paged(plan)
     given = [tensor for tensor in side if tensor is not None]
+    launch = _launch(plan, q)
+    if launch is not None:
+        return launch(q, k_pages, v_pages, k_scale, v_scale, block_table, query_start, context_len, given, sizes)
     kernel = paged_kernel(plan) if q.device.type == "cpu" and config.current().route != "aten" else None
     if kernel is not None:
         out = q.new_empty(paged_reference.result_shape(decided, q, v_pages), dtype=DTYPES[decided.attention.dtypes[3]])
@@ -159,6 +166,25 @@ def _paged_attention(
         return paged_reference.paged_attention(
             decided, q, (k_pages, v_pages), (k_scale, v_scale), block_table, query_start, context_len, given, sizes
         )
+
+
+def _launch(digest: int, q: Tensor) -> Callable[..., Tensor] | None:
+    """What launches a plan's Triton kernel; None where it has none.
+
+    Raises RuntimeError where q is on another device than the plan is for, BuildError as ``check_mode`` does.
+    """
+    plan, source = _lookup(digest)
+    if source is None or source.language != "triton":
+        return None
+    target = plan.attention.target
+    if q.device.type != ("cpu" if target == INTERPRETED else "cuda"):
+        raise RuntimeError(
+            f"attnc::paged_attention, plan {digest}: q is on {q.device}, the plan was compiled for {target}. Move it, "
+            f"or compile the model again with inputs on that device."
+        )
+    check_mode(target)
+    attention: Callable[..., Tensor] = module_of(source).attention
+    return attention
 
 
 def _fake_kv_write(x: Tensor, pages: Tensor, scale: Tensor | None, slots: Tensor) -> None:

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from attnc.codegen.describe import check_plan, head_lines, kernel_name, loads_bias, reads_pairs, side_reads
-from attnc.codegen.fold import fold_result, fold_scale, is_qk, single_precision
+from attnc.codegen.fold import is_qk, single_precision
 from attnc.codegen.formula import formula
-from attnc.codegen.op_kinds import Kind
-from attnc.codegen.plan import Instr, KernelPlan, Program
+from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import Source
 from attnc.codegen.targets import Capability, capability
 from attnc.codegen.triton.descriptors import describable, preferred
 from attnc.codegen.triton.dims import parts
+from attnc.codegen.triton.formulas import (
+    LOG2_E,
+    expand,
+    function,
+    row_function,
+    row_names,
+    scored,
+    sink_function,
+    statements,
+    template,
+    tile_functions,
+    tile_result,
+)
 from attnc.codegen.triton.launch import Launch
 from attnc.codegen.triton.parameters import Layout
-from attnc.codegen.triton.programs import Lines, Page, float_literal
+from attnc.codegen.triton.programs import Page, float_literal
 from attnc.codegen.triton.reference import reference_text
 from attnc.codegen.triton.segments import segment_functions, segment_lines
 from attnc.codegen.triton.tuning import Demand, Tuning, tuning
 
 EMITTER_VERSION = 1
 KERNEL = "prefill"
-_KERNELS = Path(__file__).parent / "kernels"
-_LOG2_E = 1.4426950408889634
 _IMPORTS = """\
 import argparse
 import math
@@ -42,7 +51,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 """
-_DEAD_ROWS = {"none": 0, "zero": 1, "as_written": 2}
+DEAD_ROWS = {"none": 0, "zero": 1, "as_written": 2}
 _TORCH_TYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
     "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "b1": "bool",
@@ -63,17 +72,17 @@ def emit(plan: KernelPlan) -> Source:
         [
             head,
             _IMPORTS,
-            _template("formulas"),
+            template("formulas"),
             *_page(plan, layout, target),
             *_host_constants(plan, layout),
-            _template("descriptors"),
+            template("descriptors"),
             "",
-            _template("host"),
+            template("host"),
             "",
-            _template("naive"),
+            template("naive"),
             "",
             reference_text(plan),
-            _template("check"),
+            template("check"),
         ]
     )
     return Source("triton", kernel_name(plan), text, plan.digest)
@@ -105,45 +114,26 @@ def plan_tuning(plan: KernelPlan) -> Tuning:
     return tuning(capability(plan.target), plan.block_m, plan.block_n, demand)
 
 
-def _template(name: str) -> str:
-    """The text of a kernel file without its head: what it says about placeholders, and imports."""
-    text = (_KERNELS / f"{name}.py").read_text(encoding="utf-8")
-    return re.sub(r'\A""".*?"""\n+((import|from) [^\n]*\n|\n)*', "", text, flags=re.DOTALL)
-
-
 # -- constants and formulas
 
 
 def _page(plan: KernelPlan, layout: Layout, target: Capability) -> list[str]:
-    unit, visible = _scored(plan)
+    unit, visible = scored(plan)
     page = Page(layout.names(q="rows", k="keys"), precise="f32" in plan.dtypes)
-    functions = [
-        *_tile_function(page, "visible", ("qk", "rows", "keys"), visible, "f"),
-        *(_tile_function(page, "seen", ("rows", "keys"), plan.mask, "b") if plan.mask is not None else ()),
-        *(_tile_function(page, "weight", ("rows", "keys"), plan.weight, "f") if plan.weight is not None else ()),
-    ]
-    lists = {"FRAME": layout.frame, "OUTER": layout.outer, "ROW": _row_names(page, functions)}
+    functions = tile_functions(plan, page, visible)
+    lists = {"FRAME": layout.frame, "OUTER": layout.outer, "ROW": row_names(page, functions)}
     lines = [
         *_constants(plan, target, unit, is_qk(visible)),
         *_outer_function(plan, layout),
-        *_row_function(page, functions),
+        *row_function(page, functions),
         *functions,
-        *(_sink(plan, layout) if plan.softmax != "plain" else ()),
+        *sink_function(plan, layout),
         *(_written(plan, layout) if plan.dead_rows == "as_written" else ()),
         *segment_functions(plan, layout),
     ]
     indices = {f"{operand.upper()}_INDEX": layout.index(operand) for operand in ("k", "v")}
     kernel = _kernel(plan, layout, {"PARAMETERS": layout.run_time, **indices, **lists})
-    return [_expand("\n".join(lines), lists), kernel]
-
-
-def _scored(plan: KernelPlan) -> tuple[float, Program]:
-    """(unit, score): the score in log2 units is unit · score. A constant factor around it is in the unit."""
-    factor, inner = fold_scale(plan.visible)
-    if is_qk(inner) and factor > 0:
-        return factor * _LOG2_E, inner
-    outer, score = fold_result(plan.visible)
-    return outer * _LOG2_E, score
+    return [expand("\n".join(lines), lists), kernel]
 
 
 def _constants(plan: KernelPlan, target: Capability, unit: float, plain: bool) -> list[str]:
@@ -153,20 +143,15 @@ def _constants(plan: KernelPlan, target: Capability, unit: float, plain: bool) -
         "BLOCK_N": plan.block_n,
         "PRECISION": repr(precision),
         "SCORE_UNIT": float_literal(single_precision(unit)),
-        "LOG2_E": float_literal(single_precision(_LOG2_E)),
+        "LOG2_E": float_literal(single_precision(LOG2_E)),
         "PLAIN_SCORE": plain,
         "BOUNDED_SCORE": not loads_bias(plan),
         "HAS_WEIGHT": plan.weight is not None,
         "HAS_SINK": plan.softmax != "plain",
-        "DEAD_ROWS": _DEAD_ROWS[plan.dead_rows],
+        "DEAD_ROWS": DEAD_ROWS[plan.dead_rows],
         "RETURNS_LSE": plan.returns_lse,
     }
     return [*(f"{name} = tl.constexpr({value})" for name, value in values.items()), "", ""]
-
-
-def _function(name: str, parameters: Sequence[str], lines: Sequence[str], comment: str = "") -> list[str]:
-    head = [f"def {name}({', '.join(parameters)}):", *([f'    """{comment}"""'] if comment else [])]
-    return ["@triton.jit", *head, *(f"    {line}" for line in lines), "", ""]
 
 
 def _outer_function(plan: KernelPlan, layout: Layout) -> list[str]:
@@ -176,77 +161,27 @@ def _outer_function(plan: KernelPlan, layout: Layout) -> list[str]:
     lines = []
     for axis in reversed(plan.outer):
         lines += [f"i_{axis} = flat % n_{axis}", f"flat = flat // n_{axis}"]
-    return _function("outer_index", ("flat", "FRAME"), [*lines, f"return {', '.join(layout.outer)}"])
-
-
-def _tile_function(page: Page, name: str, parameters: tuple[str, ...], program: Program, kind: Kind) -> list[str]:
-    lines = page.write(program, kind)
-    text = [*_statements(lines.tile), f"return {_result(program, lines)}"]
-    return _function(name, (*parameters, "ROW", "OUTER", "FRAME"), text, formula(program))
-
-
-def _result(program: Program, lines: Lines) -> str:
-    """A score has the shape of the tile, whatever it depends on."""
-    scores = lines.result.kind == "f" and not any(instr.op == "qk" for instr in program)
-    return f"tl.zeros([BLOCK_M, BLOCK_N], tl.float32) + {lines.result.text}" if scores else lines.result.text
-
-
-def _statements(lines: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"{name} = {text}" for name, text in lines]
-
-
-def _row_function(page: Page, functions: Sequence[str]) -> list[str]:
-    """``row_values``: what the formulas read of a row, computed once."""
-    kept = _row_names(page, functions)
-    if not kept:
-        return []
-    lines = [*_statements(page.row), f"return {', '.join(kept)}"]
-    return _function("row_values", ("rows", "OUTER", "FRAME"), lines)
-
-
-def _row_names(page: Page, functions: Sequence[str]) -> list[str]:
-    read = set(re.findall(r"\br\d+\b", "\n".join(functions)))
-    return [name for name, _ in page.row if name in read]
+    return function("outer_index", ("flat", "FRAME"), [*lines, f"return {', '.join(layout.outer)}"])
 
 
 def _written(plan: KernelPlan, layout: Layout) -> list[str]:
     """The score as the source wrote it, each float rounded to its dtype, for rows that see no key."""
     page = Page(layout.names(q="rows", k="keys"), precise=True)
     lines = page.write(plan.score, "f", rounded=True)
-    text = [*_statements(page.row), *_statements(lines.tile), f"return {_result(plan.score, lines)}"]
-    return _function("written", ("qk", "rows", "keys", "OUTER", "FRAME"), text, formula(plan.score))
-
-
-def _sink(plan: KernelPlan, layout: Layout) -> list[str]:
-    """The extra logit of the denominator, for each row."""
-    program = plan.sink if plan.softmax == "sink" and plan.sink is not None else (Instr("const", "f32", value=0.0),)
-    page = Page(layout.names(q="rows"), precise=True)
-    result = page.write(program, "f").result.text
-    text = [*_statements(page.row), f"return tl.reshape(tl.zeros([BLOCK_M, 1], tl.float32) + {result}, [BLOCK_M])"]
-    return _function("sink", ("rows", "OUTER", "FRAME"), text, formula(program))
+    text = [*statements(page.row), *statements(lines.tile), f"return {tile_result(plan.score, lines)}"]
+    return function("written", ("qk", "rows", "keys", "OUTER", "FRAME"), text, formula(plan.score))
 
 
 # -- the kernel
 
 
-def _expand(text: str, lists: Mapping[str, Sequence[str]]) -> str:
-    """``text`` with the names in capitals written out: lists of names in place, an empty one with its comma gone."""
-    for name, items in lists.items():
-        if items:
-            text = re.sub(rf"\b{name}\b", ", ".join(items), text)
-        else:
-            text = re.sub(rf"^ *{name} = .*\n", "", text, flags=re.MULTILINE)
-            text = re.sub(rf"\b{name}\b, ?|, \b{name}\b", "", text)
-    return text
-
-
 def _kernel(plan: KernelPlan, layout: Layout, lists: Mapping[str, Sequence[str]]) -> str:
     indent = "    "
     segments = "\n".join(indent + line for line in segment_lines(plan, plan_tuning(plan).num_stages))
-    text = re.sub(rf"^{indent}SEGMENTS\b.*$", lambda _: segments, _template("prefill"), flags=re.MULTILINE)
+    text = re.sub(rf"^{indent}SEGMENTS\b.*$", lambda _: segments, template("prefill"), flags=re.MULTILINE)
     for operand in ("q", "k", "v", "out", "lse"):
         text = re.sub(rf"\b{operand.upper()}_AT\b", layout.start(operand), text)
-    return _expand(text, lists)
+    return expand(text, lists)
 
 
 # -- what launches it
@@ -255,7 +190,7 @@ def _kernel(plan: KernelPlan, layout: Layout, lists: Mapping[str, Sequence[str]]
 def _host_constants(plan: KernelPlan, layout: Layout) -> list[str]:
     chosen = plan_tuning(plan)
     static = {a: n for a, n in (("d", plan.head_dim), ("e", plan.value_dim)) if n is not None}
-    sides = ", ".join(f"({_torch_type(s.dtype)}, {s.rank})" for s in plan.sides)
+    sides = ", ".join(f"({torch_type(s.dtype)}, {s.rank})" for s in plan.sides)
     return [
         f"AXES = {layout.axes!r}",
         f"OUTER_AXES = {plan.outer!r}",
@@ -264,12 +199,13 @@ def _host_constants(plan: KernelPlan, layout: Layout) -> list[str]:
         f"SIDE_READS = {side_reads(plan)!r}",
         f"NUM_SIZES = {len(plan.sizes)}",
         f"DESCRIPTORS = {preferred(plan)}",
-        f"OUT_DTYPE = {_torch_type(plan.dtypes[3])}",
+        f"OUT_DTYPE = {torch_type(plan.dtypes[3])}",
         f"NUM_WARPS, NUM_STAGES = {chosen.num_warps}, {chosen.num_stages}",
         "",
         "",
     ]
 
 
-def _torch_type(dtype: str) -> str:
+def torch_type(dtype: str) -> str:
+    """A dtype as the text names torch's."""
     return f"torch.{_TORCH_TYPES[dtype]}"

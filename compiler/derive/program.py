@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnc.codegen.cpp.paged import emit_paged
-from attnc.codegen.emit import emit
+from attnc.codegen.emit import emit, emit_paged
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.compiler.derive.analysis import analyse
 from attnc.compiler.derive.capture import Captured

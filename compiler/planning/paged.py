@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 from attnc.codegen.paged_plan import PagedPlan
 from attnc.codegen.targets import capability
+from attnc.codegen.triton.kv_write import check_stores
+from attnc.codegen.triton.paged_tuning import block_keys
 from attnc.compiler.planning.plan import axis_lengths, demand, op_formulas, plan_attention
 from attnc.compiler.planning.target import DEFAULT, blocks
 from attnc.ir import index as ix
@@ -46,7 +48,8 @@ def plan_paged(
     - a query may see a later key, or in cross attention a formula reads the query position;
     - a row may see no key and then depends on every key there is (a finite fill). A causal row that always sees itself
       has no such case; with a fill of −inf, or a guard, it is 0;
-    - the log-sum-exp is returned, an outer axis is not in q, a quantised head dimension isn't known.
+    - the log-sum-exp is returned, an outer axis is not in q, a quantised head dimension isn't known;
+    - the target's GPU doesn't convert numbers of a store.
     """
     spec: AttentionSpec = op.attrs["spec"]
     block_n = _block_n(op, page_size, target)
@@ -60,6 +63,8 @@ def plan_paged(
     stores = (k_store or plan.dtypes[1], v_store or plan.dtypes[2])
     if "i4" in stores and None in (plan.head_dim, plan.value_dim):
         raise ValueError(f"no paged attention for {op.loc}: pages of i4 need head dimensions known beforehand")
+    if capability(target).language == "triton":
+        check_stores(capability(target), stores)
     unit = math.lcm(page_size, block_n)
     return PagedPlan(plan, batch, page_size, *stores, split=-(-SPLIT // unit) * unit, causal=causal)
 
@@ -70,7 +75,11 @@ def _block_n(op: Op, page_size: int, target: str) -> int:
         raise ValueError(f"pages of {page_size} keys")
     key = op.operands[1].type
     assert isinstance(key, TensorType)
-    wanted = blocks(capability(target), demand(op.attrs["spec"], axis_lengths(op), key.dtype.value))[1]
+    asked = demand(op.attrs["spec"], axis_lengths(op), key.dtype.value)
+    if capability(target).language == "triton":  # blocks of which are powers of two
+        wanted = block_keys(capability(target), asked)
+        return wanted if wanted % page_size == 0 else math.gcd(page_size, wanted)
+    wanted = blocks(capability(target), asked)[1]
     if wanted % page_size == 0:
         return wanted
     return page_size * (wanted // page_size) if page_size <= wanted else math.gcd(page_size, wanted)

@@ -1,0 +1,44 @@
+"""Tiles and compile options of kernels of paged attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnc.codegen.targets import Capability
+from attnc.codegen.triton.tuning import Demand
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows of a tile, and how the kernel with such tiles is compiled."""
+
+    block_m: int
+    num_warps: int
+    num_stages: int
+
+
+def block_keys(target: Capability, demand: Demand) -> int:
+    """Keys of a block where pages ask for nothing else."""
+    if target.gpu is None:
+        return 64
+    return 32 if _large(demand) else 64
+
+
+def tilings(target: Capability, demand: Demand, quantised: bool) -> tuple[Tiling, ...]:
+    """For tiles of few rows, as decoding has, and of many, as prefill has; in this order.
+
+    Measured on compiled kernels: with 4 warps, those that convert numbers spill, and wide heads do; so do 64 rows,
+    since a tile has an accumulator for its split and one for all.
+    """
+    if target.gpu is None:
+        return (Tiling(16, 4, 1), Tiling(64, 4, 1))
+    large = _large(demand)
+    narrow = max(demand.head_dim, demand.value_dim) <= 64 and not quantised
+    few = Tiling(16, 4 if narrow else 8, 2 if large else 3)
+    small_products = not {"HGMMA", "UTCHMMA"} & set(target.gpu.matrix)
+    return (few, Tiling(32, 4, 2) if large or small_products else Tiling(64, 8, 2))
+
+
+def _large(demand: Demand) -> bool:
+    """Whether a key takes more than 256 bytes of a tile that is computed with."""
+    return demand.dtype == "f32" or max(demand.head_dim, demand.value_dim) > 128
