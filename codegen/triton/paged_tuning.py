@@ -25,9 +25,9 @@ def block_keys(target: Capability, demand: Demand) -> int:
 
 
 def tilings(target: Capability, demand: Demand, quantised: bool) -> tuple[Tiling, ...]:
-    """For tiles of few rows, as decoding has, and of many, as prefill has; in this order.
+    """For tiles of few rows, as decoding has, and of many, as prefill has; in this order. In float32 few serve both.
 
-    Measured on compiled kernels: with 4 warps, those that convert numbers spill, and wide heads do; so do 64 rows,
+    Measured on compiled kernels: with 4 warps, those that convert numbers spill, and wide heads do; so do many rows,
     since a tile has an accumulator for its split and one for all.
     """
     if target.gpu is None:
@@ -35,8 +35,10 @@ def tilings(target: Capability, demand: Demand, quantised: bool) -> tuple[Tiling
     large = _large(demand)
     narrow = max(demand.head_dim, demand.value_dim) <= 64 and not quantised
     few = Tiling(16, 4 if narrow else 8, 2 if large else 3)
+    if demand.dtype == "f32":
+        return (few,)
     small_products = not {"HGMMA", "UTCHMMA"} & set(target.gpu.matrix)
-    return (few, Tiling(32, 4, 2) if large or small_products else Tiling(64, 8, 2))
+    return few, Tiling(32 if large or small_products else 64, 8, 2)
 
 
 def _large(demand: Demand) -> bool:
