@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnc.codegen.targets import Capability
+from attnc.codegen.triton.dims import parts
 from attnc.codegen.triton.tuning import Demand
 
 
@@ -42,5 +43,6 @@ def tilings(target: Capability, demand: Demand, quantised: bool) -> tuple[Tiling
 
 
 def _large(demand: Demand) -> bool:
-    """Whether a key takes more than 256 bytes of a tile that is computed with."""
-    return demand.dtype == "f32" or max(demand.head_dim, demand.value_dim) > 128
+    """Whether a key takes more than 256 bytes of a tile that is computed with, or two parts, with pointers of each."""
+    split = parts(demand.head_dim)[1] or parts(demand.value_dim)[1]
+    return demand.dtype == "f32" or max(demand.head_dim, demand.value_dim) > 128 or bool(split)
