@@ -80,7 +80,8 @@ def plan_tilings(plan: PagedPlan) -> tuple[Tiling, ...]:
     """The tilings of a plan's kernel: for few rows of a request, and for many."""
     layout = PagedLayout(plan)
     demand = Demand(layout.head_dim, layout.value_dim, plan.attention.dtypes[0])
-    return tilings(capability(plan.attention.target), demand, bool({plan.k_store, plan.v_store} & set(_STORES)))
+    quantised = bool({plan.k_store, plan.v_store} & set(_STORES))
+    return tilings(capability(plan.attention.target), demand, quantised, plan.page_size < plan.attention.block_n)
 
 
 def _head(plan: PagedPlan) -> list[str]:
