@@ -5,9 +5,12 @@ from __future__ import annotations
 from attnc.codegen.paged_plan import STORES
 from benchmarks.accept.checks import Check, Shard, call, suite
 from benchmarks.accept.common import KNOWN_BUGS, MAKE_CHECK, MAKE_TEST
+from benchmarks.paged_machine import GATED
 
 DERIVE = "tests/compiler/derive"
 PAGED = "tests/runtime/test_paged_kernel.py"
+PAGED_MACHINE = "benchmarks.paged_machine"
+PAGED_SHARDS = 16
 PAGE_SIZES = (16, 32, 64, 128)
 MIXES = [f"{group}-{dtype}" for group in (1, 4, 20) for dtype in ("f32", "bf16")]
 PARTS = 4
@@ -28,8 +31,9 @@ CHECKS = (
     Check(
         "refusals",
         "Models without an incremental form are refused with the op and its line, each beside a twin that is derived "
-        "and right; every rule is judged by perturbing single tokens.",
+        "and right; every rule is judged by perturbing single tokens. Models with a cache of their own likewise.",
         (
+            suite("own-cache", f"{DERIVE}/past"),
             suite("rules", f"{DERIVE}/test_rules.py", f"{DERIVE}/test_site.py", f"{DERIVE}/test_axes.py"),
             *_parts("refused", "test_refusals.py", "test_every_refusal"),
             *_parts("twins", "test_refusals.py", "test_every_twin"),
@@ -72,7 +76,25 @@ CHECKS = (
             suite("others", PAGED, "-k", "not numbers_of and not bits"),
         ),
     ),
-    Check("gpu-kernels", "Paged kernels for GPUs, in the interpreter and as machine code."),
+    Check(
+        "gpu-kernels",
+        "Paged kernels for GPUs: in the interpreter every page size, store and variant, by the policy; compiled for "
+        "sm_80, sm_90 and sm_100 without spills, with wide loads and tensor cores.",
+        (
+            suite("write", "tests/triton/test_kv_write.py"),
+            suite("pages", "tests/triton/test_paged.py"),
+            *(
+                suite(f"product-{i:02}", "tests/triton/test_paged_matrix.py", "-k", f"shard-{i:02}")
+                for i in range(PAGED_SHARDS)
+            ),
+            *(
+                call(f"{target}-{i}", f"{PAGED_MACHINE}:part", target, str(i), str(PARTS))
+                for target in GATED
+                for i in range(PARTS)
+            ),
+            call("gates", f"{PAGED_MACHINE}:verdict", last=True),
+        ),
+    ),
     Check(
         "quantised",
         "Gemma on 2 000 tokens of real text: int8 changes perplexity by at most 0.5 %, int8/int4 by at most 3 % at 2.5 "
