@@ -85,6 +85,7 @@ def test_bits_are_the_same_alone_and_together(model: nn.Module) -> None:
     assert found[0] == found[1] == found[2] and len({tuple(row) for row in found[0].values()}) == 6
 
 
+@pytest.mark.slow
 def test_a_model_whose_bits_depend_on_rows_is_refused() -> None:
     with pytest.raises(attnc.NotDerivable, match="batch_invariant: the bits of") as caught:
         derive_program(decoder("mixtral").make(), max_length=32, batch_invariant=True)
