@@ -18,6 +18,7 @@ from attnc.compiler.derive.program import DerivedProgram
 from attnc.compiler.derive.streams import Pages
 from attnc.runtime.kv.cache import KVCache
 from attnc.runtime.kv.encoder import EncoderCache
+from attnc.runtime.scoring import forced_step
 from benchmarks.cases.decoders import Decoder
 from benchmarks.cases.decoders.record import fixed
 from benchmarks.coverage.compare import run_wide
@@ -106,17 +107,7 @@ class _Run:
         self, left: Sequence[int], counts: Sequence[int], tokens: Sequence[list[int]], done: Sequence[int]
     ) -> Sequence[Tensor]:
         new = [tokens[i][done[i] : done[i] + n] for i, n in zip(left, counts, strict=True)]
-        for i, part in zip(left, new, strict=True):
-            self.cache.reserve(i, len(part))
-        batch = self.cache.batch([(i, len(part)) for i, part in zip(left, new, strict=True)])
-        storage = dict(self.cache.storage)
-        if self.encoder is not None:
-            batch = self.encoder.joined(batch, left)
-            storage[self.encoder.group.name] = self.encoder.storage
-        ids = torch.tensor([token for part in new for token in part])
-        logits = self.program.step(ids, batch, storage, torch.arange(len(ids)))
-        for i, part in zip(left, new, strict=True):
-            self.cache.commit(i, part)
+        logits = forced_step(self.program, self.cache, list(zip(left, new, strict=True)), self.encoder)
         return logits.split([len(part) for part in new])
 
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from attnc.runtime.kv.cache import KVCache
+from attnc.runtime.kv.encoder import EncoderCache
+from attnc.runtime.kv.sequences import SequenceId
 from attnc.runtime.step_program import StepProgram
 
 CHUNK = 64
@@ -26,13 +28,28 @@ def forced_logits(program: StepProgram, tokens: Sequence[int], chunk: int = CHUN
     cache = KVCache(program.groups, {group.name: group.pages(len(fed)) + 1 for group in program.groups})
     cache.admit(0, fed)
     for begin in range(0, len(fed), chunk):
-        new = fed[begin : begin + chunk]
-        cache.reserve(0, len(new))
-        batch, ids = cache.batch([(0, len(new))]), torch.tensor(new)
-        with torch.no_grad():
-            logits = program.step(ids, batch, cache.storage, torch.arange(len(new)))
-        cache.commit(0, new)
-        yield logits
+        yield forced_step(program, cache, [(0, fed[begin : begin + chunk])])
+
+
+def forced_step(
+    program: StepProgram,
+    cache: KVCache,
+    parts: Sequence[tuple[SequenceId, Sequence[int]]],
+    encoder: EncoderCache | None = None,
+) -> Tensor:
+    """Logits [rows, vocabulary] behind the next tokens of some sequences, which are committed then."""
+    for seq, tokens in parts:
+        cache.reserve(seq, len(tokens))
+    batch, storage = cache.batch([(seq, len(tokens)) for seq, tokens in parts]), cache.storage
+    if encoder is not None:
+        batch = encoder.joined(batch, [seq for seq, _ in parts])
+        storage = {**storage, encoder.group.name: encoder.storage}
+    ids = torch.tensor([token for _, tokens in parts for token in tokens])
+    with torch.no_grad():
+        logits = program.step(ids, batch, storage, torch.arange(len(ids)))
+    for seq, tokens in parts:
+        cache.commit(seq, tokens)
+    return logits
 
 
 def chosen(logits: Tensor, targets: Tensor) -> Tensor:

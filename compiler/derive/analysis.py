@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import sympy
 
@@ -18,6 +19,9 @@ from attnc.ir.graph import Graph
 from attnc.ir.ops.effects import is_pure
 from attnc.ir.types import Dim, NoneType, ScalarType, TensorType, TupleType, same_dim
 from attnc.ir.values import Op, Value
+
+Found: TypeAlias = "Known | tuple[Known, ...]"
+"""What is known of an op's result, or of each."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +102,26 @@ def _visit(op: Op, axes: Axes, facts: dict[Value, Fact]) -> None:
     if isinstance(op.results[0].type, ScalarType | NoneType) if op.results else True:
         facts.update(dict.fromkeys(op.results, scalar_fact(op, facts)))
         return
-    step = Step(op, axes, facts)
+    enter(op, attempted(Step(op, axes, facts), _apply), facts)
+
+
+def attempted(step: Step, apply: Callable[[Step], Found]) -> Found | NotDerivable:
+    """What ``apply`` finds of an op's results, of axes as long as they are; or why nothing is known of them."""
     try:
-        found = _apply(step)
-        check_shapes(step, found)
+        found = apply(step)
+        _check_shapes(step, found)
     except NotDerivable as refusal:
-        facts.update(dict.fromkeys(op.results, refusal))
-        return
+        return refusal
     except Exception as error:  # an op in a form its rule was not written for: nothing is known of it
-        facts.update(dict.fromkeys(op.results, failed(step, error)))
-        return
-    if isinstance(found, tuple) and len(op.results) > 1:
+        return failed(step, error)
+    return found
+
+
+def enter(op: Op, found: Found | NotDerivable, facts: dict[Value, Fact]) -> None:
+    """Enter what was found of an op's results; a refusal becomes the fact of each."""
+    if isinstance(found, NotDerivable):
+        facts.update(dict.fromkeys(op.results, found))
+    elif isinstance(found, tuple) and len(op.results) > 1:
         facts.update(zip(op.results, found, strict=True))
     else:
         unknown = NotDerivable(NO_RULE, "nothing is known of its further results", op)
@@ -167,7 +180,7 @@ def constant_result(step: Step) -> Known | tuple[Known, ...]:
     raise step.refuse(NO_RULE, "no rule says whether it keeps tokens apart")
 
 
-def check_shapes(step: Step, found: Known | tuple[Known, ...]) -> None:
+def _check_shapes(step: Step, found: Known | tuple[Known, ...]) -> None:
     """The axes a rule gives must have the lengths of the result: a check of the rules themselves."""
     facts = found if isinstance(found, tuple) else (found,)
     for known, shape in zip(facts, step.shapes, strict=False):

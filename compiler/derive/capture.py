@@ -87,23 +87,35 @@ def capture(
     bounds = {"B": (2, MOST), "S": (2, limit), "E": (2, ENCODED_MOST)}
     program, taken = within(bounds, lambda sizes: _exported(model, name, sizes, given))
     shortest, limit = taken["S"]
+    exported = functional(program, "it")
+    masks = [key for key in given if _MASK in key]
+    for mask in masks:
+        _fill(exported, mask, next(key for key in given if key not in masks))
+    graph, state, context = found(exported, type(model).__name__)
+    examples = {key: encoded.example for key, encoded in given.items() if key not in masks}
+    return Captured(graph, state, name, tuple(examples), shortest, limit, context, examples)
+
+
+def functional(program: torch.export.ExportedProgram, writer: str) -> Exported:
+    """The exported graph without writes, its buffers constants. Raises NotDerivable where ``writer`` writes to some."""
     try:
         exported = capture_exported(program)
     except CaptureError as error:
         raise NotDerivable(INPUT, str(error)) from error
     if exported.signature.mutated:
-        raise NotDerivable(STATE, f"it writes to {', '.join(exported.signature.mutated)}")
-    hold_buffers(exported)
-    masks = [key for key in given if _MASK in key]
-    for mask in masks:
-        _fill(exported, mask, next(key for key in given if key not in masks))
-    graph = import_graph(exported.graph_module, name=type(model).__name__)
+        raise NotDerivable(STATE, f"{writer} writes to {', '.join(exported.signature.mutated)}")
+    _hold_buffers(exported)
+    return exported
+
+
+def found(exported: Exported, name: str) -> tuple[Graph, dict[str, Tensor], Context]:
+    """The IR graph with its attentions found, its weights by input, and what passes knew."""
+    graph = import_graph(exported.graph_module, name=name)
     context = Context("cpu", size_hints(graph), user_names=user_names(graph))
     run_pipeline(graph, context, passes=FINDING)
     inputs = {value.name for value in graph.inputs}
     state = {key: tensor.detach() for key, tensor in exported.signature.state.items() if key in inputs}
-    examples = {key: encoded.example for key, encoded in given.items() if key not in masks}
-    return Captured(graph, state, name, tuple(examples), shortest, limit, context, examples)
+    return graph, state, context
 
 
 def _fill(exported: Exported, mask: str, like: str) -> None:
@@ -121,7 +133,7 @@ def _fill(exported: Exported, mask: str, like: str) -> None:
     exported.graph_module.recompile()
 
 
-def hold_buffers(exported: Exported) -> None:
+def _hold_buffers(exported: Exported) -> None:
     """Make constants of buffers, so that passes read masks and tables in them: the program keeps their content."""
     state = exported.signature.state
     buffers = {name: tensor for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)}

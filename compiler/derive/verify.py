@@ -18,6 +18,7 @@ from attnc.compiler.interpreter import Interpreter
 from attnc.compiler.verify import NumericError
 from attnc.runtime.kv.cache import KVCache
 from attnc.runtime.kv.encoder import EncoderCache
+from attnc.runtime.scoring import forced_step
 
 REQUESTS, LENGTH = EXAMPLE[0], 40
 CHUNKS = (LENGTH, 7, 1)
@@ -68,7 +69,10 @@ def _run(program: DerivedProgram, ids: Tensor, chunk: int, encoder: Mapping[str,
     for i, row in enumerate(ids.tolist()):
         cache.admit(i, row, salt=bytes([i]))
     reader = _encoded(program, requests, encoder) if program.encoder_groups else None
-    rows = [_step(program, cache, reader, ids[:, begin : begin + chunk]) for begin in range(0, length, chunk)]
+    rows = []
+    for begin in range(0, length, chunk):
+        new = ids[:, begin : begin + chunk].tolist()
+        rows.append(forced_step(program, cache, list(enumerate(new)), reader).view(requests, len(new[0]), -1))
     return torch.cat(rows, 1)
 
 
@@ -81,17 +85,3 @@ def _encoded(program: DerivedProgram, requests: int, encoder: Mapping[str, Tenso
     for i, made in enumerate(rows):
         reader.admit(i, made)
     return reader
-
-
-def _step(program: DerivedProgram, cache: KVCache, reader: EncoderCache | None, new: Tensor) -> Tensor:
-    requests, count = new.shape
-    for i in range(requests):
-        cache.reserve(i, count)
-    batch, storage = cache.batch([(i, count) for i in range(requests)]), dict(cache.storage)
-    if reader is not None:
-        batch = reader.joined(batch, list(range(requests)))
-        storage[reader.group.name] = reader.storage
-    logits = program.step(new.flatten(), batch, storage, torch.arange(new.numel()))
-    for i, tokens in enumerate(new.tolist()):
-        cache.commit(i, tokens)
-    return logits.view(requests, count, -1)

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from attnc.compiler.derive.capture import (
-    FINDING,
     Captured,
     EncoderInput,
     capture,
-    hold_buffers,
+    found,
+    functional,
     longest_of,
     token_input_of,
     within,
@@ -26,12 +26,7 @@ from attnc.compiler.derive.past.roles import ModelCache, cache_of
 from attnc.compiler.derive.past.start import check_start
 from attnc.compiler.derive.past.wrapper import REQUESTS, Layout, bounds_of, exported, layout_of
 from attnc.compiler.derive.refusal import CACHE, INPUT, STATE, NotDerivable
-from attnc.compiler.frontends.torch.importer import import_graph
 from attnc.compiler.fuse.layout import tensor_type
-from attnc.compiler.hints import size_hints, user_names
-from attnc.compiler.host.exported import CaptureError, Exported, capture_exported
-from attnc.compiler.passes.base import Context
-from attnc.compiler.passes.pipeline import run_pipeline
 from attnc.ir.graph import Graph
 from attnc.ir.types import Dim
 from attnc.ir.values import Value
@@ -79,7 +74,7 @@ def capture_past(model: nn.Module, cache: ModelCache, tokens: str, longest: int)
     program, bounds = _exported(model, held, cache, tokens, layout, longest)
     if bounds["P"][0] > 2:
         raise NotDerivable(INPUT, f"the model takes no past shorter than {bounds['P'][0]} tokens")
-    graph, state, context = _found(program)
+    graph, state, context = found(functional(program, "beside its cache it"), type(model).__name__)
     past = [value for value in graph.inputs if value.name.startswith(f"{PAST}_")]
     ids = next(value for value in graph.inputs if value.name == TOKENS)
     proved = prove(graph, _axes(graph, ids), ids, state, past)
@@ -105,23 +100,6 @@ def _exported(
         if layout.places is None or layout.places >= longest:
             raise
     return within(bounds_of(layout.places), lambda sizes: exported(model, held, cache, tokens, sizes, layout))
-
-
-def _found(program: torch.export.ExportedProgram) -> tuple[Graph, dict[str, torch.Tensor], Context]:
-    """The graph of a step with its attentions found, and its weights."""
-    try:
-        functional: Exported = capture_exported(program)
-    except CaptureError as error:
-        raise NotDerivable(INPUT, str(error)) from error
-    if functional.signature.mutated:
-        raise NotDerivable(STATE, f"beside its cache it writes to {', '.join(functional.signature.mutated)}")
-    hold_buffers(functional)
-    graph = import_graph(functional.graph_module, name=type(program).__name__)
-    context = Context("cpu", size_hints(graph), user_names=user_names(graph))
-    run_pipeline(graph, context, passes=FINDING)
-    inputs = {value.name for value in graph.inputs}
-    state = {name: tensor.detach() for name, tensor in functional.signature.state.items() if name in inputs}
-    return graph, state, context
 
 
 def _axes(graph: Graph, ids: Value) -> PastAxes:

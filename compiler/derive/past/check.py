@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from attnc.compiler.derive.analysis import check_shapes, constant_result, part, scalar_fact
-from attnc.compiler.derive.guard import check_operands, failed, in_order
+from attnc.compiler.derive.analysis import attempted, constant_result, enter, part, scalar_fact
+from attnc.compiler.derive.guard import check_operands, in_order
 from attnc.compiler.derive.known import BATCH, TOKEN_AXIS, Kind, Known
 from attnc.compiler.derive.past.attention import StepAttention
 from attnc.compiler.derive.past.axes import EARLIER, PLACES, PastAxes, along
@@ -116,26 +116,10 @@ class _Check:
             self.facts.update(dict.fromkeys(op.results, scalar_fact(op, self.facts)))
             return
         step = Step(op, self.axes, self.facts)
-        found: Known | tuple[Known, ...] | NotDerivable
-        try:
-            found = self._known(step)
-            check_shapes(step, found)
-        except NotDerivable as refusal:
-            found = refusal
-        except Exception as error:  # an op in a form its rule was not written for: nothing is known of it
-            found = failed(step, error)
+        found = attempted(step, self._known)
         if isinstance(found, NotDerivable) or (isinstance(found, Known) and found.kind is Kind.LENGTH):
             found = self._by_formula(step) or found
-        self._enter(op, found)
-
-    def _enter(self, op: Op, found: Known | tuple[Known, ...] | NotDerivable) -> None:
-        if isinstance(found, NotDerivable):
-            self.facts.update(dict.fromkeys(op.results, found))
-        elif isinstance(found, tuple) and len(op.results) > 1:
-            self.facts.update(zip(op.results, found, strict=True))
-        else:
-            unknown = NotDerivable(NO_RULE, "nothing is known of its further results", op)
-            self.facts.update({op.results[0]: found, **dict.fromkeys(op.results[1:], unknown)})
+        enter(op, found, self.facts)
 
     def _known(self, step: Step) -> Known | tuple[Known, ...]:
         op = step.op

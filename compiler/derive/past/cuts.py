@@ -9,10 +9,16 @@ from attnc.compiler.derive.past.axes import ALL, PLACES, PastAxes
 from attnc.compiler.derive.refusal import CACHE
 from attnc.compiler.derive.step import Step
 from attnc.compiler.fuse.layout import tensor_type
-from attnc.ir.types import as_dim, same_dim
+from attnc.ir.types import Dim, as_dim, same_dim
 from attnc.ir.values import Value
 
 _END = 2**31
+
+
+def bounds(step: Step, place: int) -> tuple[Dim | None, Dim | None]:
+    """From where to where a slice goes, its bounds being arguments ``place`` and the next; None: by data."""
+    start, end = step.op.arg(place, "start"), step.op.arg(place + 1, "end")
+    return (0 if start is None else step.length(start)), (_END if end is None else step.length(end))
 
 
 def at_positions(step: Step, axes: PastAxes) -> Known | None:
@@ -22,10 +28,10 @@ def at_positions(step: Step, axes: PastAxes) -> Known | None:
         return None
     known = step.fact(first)
     place = step.dim(1, "dim", len(known.dims))
-    dim, bounds = known.dims[place], (step.op.arg(2, "start"), step.op.arg(3, "end"))
+    dim = known.dims[place]
     if known.kind is Kind.LENGTH or known.role is not None or not is_static(dim) or step.op.arg(4, "step", 1) != 1:
         return None
-    lo, length = (0 if bounds[0] is None else step.length(bounds[0])), step.shape[place]
+    (lo, _), length = bounds(step, 2), step.shape[place]
     if lo is None:
         return None
     if dim == (ALL,) and sympy.sympify(lo).could_extract_minus_sign():
@@ -46,8 +52,7 @@ def filled(step: Step, axes: PastAxes) -> Known | None:
     place = step.dim(1, "dim", len(known.dims))
     if len(known.dims[place]) != 1 or not str(known.dims[place][0]).startswith(PLACES):
         return None
-    start, end = step.op.arg(2, "start"), step.op.arg(3, "end")
-    lo, hi = step.length(start) if start is not None else 0, step.length(end) if end is not None else _END
+    lo, hi = bounds(step, 2)
     if lo != 0 or hi is None or step.op.arg(4, "step", 1) != 1:
         raise step.refuse(CACHE, "places of a buffer are cut otherwise than to the tokens so far")
     if same_dim(step.shape[place], tensor_type(first).shape[place]):

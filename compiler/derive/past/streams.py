@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 
 from attnc.compiler.derive.known import TOKEN_AXIS, Dims, Kind, Known, Role
 from attnc.compiler.derive.past.axes import ALL, PLACES, PastAxes
+from attnc.compiler.derive.past.cuts import bounds
 from attnc.compiler.derive.past.order import like, order_of, rearranged
 from attnc.compiler.derive.refusal import CACHE, NotDerivable
 from attnc.compiler.derive.step import Step
 from attnc.compiler.fuse.layout import tensor_type
 from attnc.ir.types import same_dim
 from attnc.ir.values import Arg, Value
-
-_END = 2**31
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ class Streams:
         assert isinstance(part, Value)
         held = self.past.get(first) or self.whole[first]
         place = step.dim(2, "dim", len(step.shape))
-        start, end = (step.op.arg(i, n) for i, n in ((3, "start"), (4, "end")))
-        lo, hi = step.length(start) if start is not None else 0, step.length(end) if end is not None else _END
+        lo, hi = bounds(step, 3)
         if step.op.arg(5, "step", 1) != 1 or lo is None or hi is None:
             raise step.refuse(CACHE, "a buffer is written in steps, or at places that are data")
         if self.whole.get(part) == held and lo == 0 and tensor_type(part).shape == step.shape:
