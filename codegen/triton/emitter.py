@@ -77,6 +77,8 @@ def emit(plan: KernelPlan) -> Source:
             *_host_constants(plan, layout),
             template("descriptors"),
             "",
+            template("sides"),
+            "",
             template("host"),
             "",
             template("naive"),
@@ -133,7 +135,7 @@ def _page(plan: KernelPlan, layout: Layout, target: Capability) -> list[str]:
     ]
     indices = {f"{operand.upper()}_INDEX": layout.index(operand) for operand in ("k", "v")}
     kernel = _kernel(plan, layout, {"PARAMETERS": layout.run_time, **indices, **lists})
-    return [expand("\n".join(lines), lists), kernel]
+    return [expand("\n".join(lines), lists), template("product"), "", kernel]
 
 
 def _constants(plan: KernelPlan, target: Capability, unit: float, plain: bool) -> list[str]:

@@ -66,7 +66,8 @@ def emit_paged(plan: PagedPlan) -> Source:
     check_plan(attention, target.dtypes)
     layout = PagedLayout(plan)
     head = "\n".join(f"# {line}".rstrip() for line in _head(plan))
-    text = "\n".join([head, _IMPORTS, *_page(layout, target), *_host_constants(layout), template("paged_host")])
+    host = [*_host_constants(layout), template("sides"), "", template("paged_host")]
+    text = "\n".join([head, _IMPORTS, *_page(layout, target), *host])
     return Source("triton", f"paged_{kernel_name(attention)}", text, plan.digest)
 
 
@@ -114,7 +115,12 @@ def _page(layout: PagedLayout, target: Capability) -> list[str]:
         *_visited(plan),
         *_visits(plan),
     ]
-    return [expand("\n".join(lines), lists), _kernels(layout, {"PARAMETERS": layout.run_time, **lists})]
+    return [
+        expand("\n".join(lines), lists),
+        template("product"),
+        "",
+        _kernels(layout, {"PARAMETERS": layout.run_time, **lists}),
+    ]
 
 
 def _constants(layout: PagedLayout, target: Capability, unit: float) -> list[str]:

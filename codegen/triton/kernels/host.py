@@ -15,19 +15,6 @@ def axis_lengths(q, k, v):
     return length
 
 
-def check_sides(sides, sizes, length):
-    """Raises ValueError for side operands or sizes that aren't the plan's."""
-    if len(sides) != len(SIDES) or len(sizes) != NUM_SIZES:
-        given = f"got {len(sides)} and {len(sizes)}"
-        raise ValueError(f"expected {len(SIDES)} side operands and {NUM_SIZES} sizes, {given}")
-    for i, (side, (dtype, rank)) in enumerate(zip(sides, SIDES)):
-        if side.dtype is not dtype or side.dim() != rank:
-            raise ValueError(f"side operand {i} is {side.dtype} of rank {side.dim()}, expected {dtype} of rank {rank}")
-    for i, dim, axis in SIDE_READS:
-        if sides[i].shape[dim] < length[axis]:
-            raise ValueError(f"dimension {dim} of side operand {i} is shorter than axis {axis}, {length[axis]}")
-
-
 def head_parts(length):
     """(high, low): powers of two that cover a head dimension, low 0 where one does."""
     whole = max(16, 1 << max(0, length - 1).bit_length())

@@ -27,15 +27,6 @@ I4 = tl.constexpr(2)  # of two numbers a byte, with a scale for each 32 features
 
 
 @triton.jit
-def product(a, b, accumulator):
-    """accumulator + a · b."""
-    if a.dtype != b.dtype:
-        a = a.to(tl.float32)
-        b = b.to(tl.float32)
-    return tl.dot(a, b, accumulator, input_precision=PRECISION)
-
-
-@triton.jit
 def cells(base, rows, columns, there, COUNT: tl.constexpr, EVEN: tl.constexpr, KIND: tl.constexpr):
     """``columns`` of rows that begin at ``rows``; zero where a column isn't below COUNT or a row isn't ``there``."""
     at = base + rows[:, None] + columns[None, :]
@@ -216,6 +207,27 @@ def find_request(Starts, requests, tile, groups, BLOCK_M: tl.constexpr):
 
 
 @triton.jit
+def lengths_of(Starts, Contexts, request):
+    """A request's first token in Q, its keys before this step, its new tokens, and its keys."""
+    first_token = tl.load(Starts + request)
+    context = tl.load(Contexts + request)
+    count = tl.load(Starts + request + 1) - first_token
+    return first_token, context, count, context + (count if CAUSAL else 0)
+
+
+@triton.jit
+def rows_of(tile, count, groups, BLOCK_M: tl.constexpr):
+    """Which rows of a tile there are [BLOCK_M], and their token of the request and head of the group [BLOCK_M, 1].
+
+    Rows that aren't repeat the last one.
+    """
+    row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    kept = row < count * groups
+    row = tl.minimum(row, count * groups - 1)
+    return kept, (row // groups)[:, None], (row % groups)[:, None]
+
+
+@triton.jit
 def finish(m, l, o, o_low, kept, rows, out_at, out_col, OUTER, FRAME):
     """Write the ``kept`` rows: o / l."""
     dead = (m == float("-inf")) & (l == 0.0)
@@ -266,22 +278,16 @@ def paged(
         kv = (program - whole) // splits % kv_count
         request = (program - whole) // splits // kv_count
         tile = program * 0
-    first_token = tl.load(Starts + request)
-    context = tl.load(Contexts + request)
-    count = tl.load(Starts + request + 1) - first_token
-    k_len = context + (count if CAUSAL else 0)
+    first_token, context, count, k_len = lengths_of(Starts, Contexts, request)
     q_len = k_len if CAUSAL else count
     apart = (splits > 0) & (count * groups <= BLOCK_M) & (k_len > SPLIT)
     idle = (tile * BLOCK_M >= count * groups) | ((split >= 0) != apart) | ((split * SPLIT >= k_len) & (split > 0))
     if idle:
         return
 
-    row = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    kept = row < count * groups
-    row = tl.minimum(row, count * groups - 1)
-    token = tl.cast(first_token + row // groups, tl.int64)[:, None]
-    rows = ((context if CAUSAL else 0) + row // groups)[:, None]
-    group = (row % groups)[:, None]
+    kept, new, group = rows_of(tile, count, groups, BLOCK_M)
+    token = tl.cast(first_token + new, tl.int64)
+    rows = (context if CAUSAL else 0) + new
     OUTER = outer_index(kv, group, FRAME)
     table = Table + tl.cast(request, tl.int64) * table_row
     d = features(0, K_STORE, D_HIGH, D_LOW)
@@ -327,19 +333,13 @@ def merge(
 ):  # fmt: skip
     """Merges the parts of one request and kv head, in the order of their keys."""
     request, kv = tl.program_id(0) // kv_count, tl.program_id(0) % kv_count
-    first_token = tl.load(Starts + request)
-    context = tl.load(Contexts + request)
-    count = tl.load(Starts + request + 1) - first_token
-    k_len = context + (count if CAUSAL else 0)
+    first_token, context, count, k_len = lengths_of(Starts, Contexts, request)
     q_len = k_len if CAUSAL else count
     if (count == 0) | (count * groups > BLOCK_M) | (k_len <= SPLIT):
         return
-    row = tl.arange(0, BLOCK_M)
-    kept = row < count * groups
-    row = tl.minimum(row, count * groups - 1)
-    token = tl.cast(first_token + row // groups, tl.int64)[:, None]
-    rows = ((context if CAUSAL else 0) + row // groups)[:, None]
-    group = (row % groups)[:, None]
+    kept, new, group = rows_of(0, count, groups, BLOCK_M)
+    token = tl.cast(first_token + new, tl.int64)
+    rows = (context if CAUSAL else 0) + new
     OUTER = outer_index(kv, group, FRAME)
     m, l, o, o_low = empty(BLOCK_M)
     for split in tl.range(0, (k_len + SPLIT - 1) // SPLIT, num_stages=STAGES):

@@ -25,15 +25,6 @@ WRITTEN = tl.constexpr(4)  # as EDGE, with the score as the source wrote it
 
 
 @triton.jit
-def product(a, b, accumulator):
-    """accumulator + a · b."""
-    if a.dtype != b.dtype:
-        a = a.to(tl.float32)
-        b = b.to(tl.float32)
-    return tl.dot(a, b, accumulator, input_precision=PRECISION)
-
-
-@triton.jit
 def load_part(pointer, rows, columns, row_count, column_count, BOUNDED: tl.constexpr, EVEN: tl.constexpr):
     """Rows of an operand; zero outside of it. ``EVEN``: every column exists; without ``BOUNDED`` every row does."""
     if BOUNDED and not EVEN:
