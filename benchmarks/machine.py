@@ -21,6 +21,7 @@ from attnc.compiler.machine.select import Selected, select
 from attnc.compiler.machine.variants import VARIANTS
 from attnc.runtime.abi import DTYPES
 from benchmarks.accept.runner import ROOT, source_digest, surroundings
+from benchmarks.remembered import remembered
 
 TARGETS = tuple(name for name, c in CAPABILITIES.items() if c.gpu is not None)
 GATED = ("sm_80", "sm_90", "sm_100")
@@ -54,18 +55,15 @@ def rows(target: str) -> Iterator[Row]:
 
 def measure(row: Row) -> dict[str, Any]:
     """Compile a row's kernel, or read what an earlier run found."""
-    if not row.file.exists():
-        attention = variant_attention(VARIANTS[row.variant], row.target, row.head_dim, DTYPES[row.dtype])
-        try:
-            found = _figures(select(attention.op, capability(row.target)))
-        except CompileFailure as failure:
-            found = {"failure": failure.reason}
-        row.file.parent.mkdir(parents=True, exist_ok=True)
-        part = row.file.with_suffix(".part")
-        part.write_text(json.dumps({**asdict(row), **found}), encoding="utf-8")
-        part.replace(row.file)
-    figures: dict[str, Any] = json.loads(row.file.read_text(encoding="utf-8"))
-    return figures
+    return remembered(row.file, lambda: {**asdict(row), **_compiled(row)})
+
+
+def _compiled(row: Row) -> dict[str, Any]:
+    attention = variant_attention(VARIANTS[row.variant], row.target, row.head_dim, DTYPES[row.dtype])
+    try:
+        return _figures(select(attention.op, capability(row.target)))
+    except CompileFailure as failure:
+        return {"failure": failure.reason}
 
 
 def _figures(done: Selected) -> dict[str, Any]:

@@ -7,7 +7,6 @@ for acceptance runs. What was measured of the sources at hand is kept in ``build
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from attnc.compiler.planning.paged import plan_paged
 from attnc.ir import parse_graph
 from attnc.ir.values import Op
 from benchmarks.accept.runner import ROOT, source_digest
+from benchmarks.remembered import remembered
 
 GATED = ("sm_80", "sm_90", "sm_100")
 """Targets whose kernels must pass every gate."""
@@ -90,19 +90,16 @@ def attention(row: Row) -> Op:
 
 def measure(row: Row) -> dict[str, Any]:
     """Compile a row's kernel, or read what an earlier run found. A store that a target has not is a reason."""
-    if not row.file.exists():
-        try:
-            found = _figures(row)
-        except ValueError as error:
-            found = {"refused": str(error)}
-        except CompileFailure as failure:
-            found = {"failure": failure.reason}
-        row.file.parent.mkdir(parents=True, exist_ok=True)
-        part = row.file.with_suffix(".part")
-        part.write_text(json.dumps({**asdict(row), **found}), encoding="utf-8")
-        part.replace(row.file)
-    figures: dict[str, Any] = json.loads(row.file.read_text(encoding="utf-8"))
-    return figures
+    return remembered(row.file, lambda: {**asdict(row), **_compiled(row)})
+
+
+def _compiled(row: Row) -> dict[str, Any]:
+    try:
+        return _figures(row)
+    except ValueError as error:
+        return {"refused": str(error)}
+    except CompileFailure as failure:
+        return {"failure": failure.reason}
 
 
 def _figures(row: Row) -> dict[str, Any]:
