@@ -97,6 +97,13 @@ def _may_matter(source: torch.fx.Node, arg: Any) -> bool:
     return arg.ndim > 1 and (_holds_waves(arg) or (buffer and _has_two_values(arg)))
 
 
+def holds_content(tensor: Tensor) -> bool:
+    """Whether floats may be a mask, or a table of cosines and sines, whose content passes would read."""
+    if tensor.ndim < 2 or tensor.numel() > MOST_ELEMENTS:
+        return False
+    return _holds_waves(tensor) or _has_two_values(tensor)
+
+
 def _has_two_values(tensor: Tensor) -> bool:
     if tensor.is_complex():
         return False

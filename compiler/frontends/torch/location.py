@@ -16,8 +16,18 @@ _ROOT = re.compile(r"^L\['[^']*'\](\[[^\]]*\])*\.?")
 _TORCH = str(Path(torch.__file__).parent) + "/"
 
 
+PLACE = "attnc_place"
+"""Key among a node's custom marks: (file, text, module path) of what isn't Python source."""
+
+
 def location(meta: dict[str, Any]) -> Location:
-    """File, line and source text of the innermost frame outside torch (else in it), and the module path."""
+    """File, line and source text of the innermost frame outside torch (else in it), and the module path.
+
+    A frontend whose source is no Python marks the nodes with it instead (``PLACE``).
+    """
+    if place := (meta.get("custom") or {}).get(PLACE):
+        file, code, module = place
+        return Location(file=file, line=0, code=code, module=module)
     file, line, code = _user_frame(str(meta.get("stack_trace") or ""))
     return Location(file=file, line=line, code=code, module=_module(meta.get("nn_module_stack")))
 

@@ -6,7 +6,7 @@ smallest adapter, so a torch release that moves one of them is a change to this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,20 +23,25 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, statically_known_true
 from torch.fx.node import has_side_effect
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.fx.traceback import annotate, preserve_node_meta
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 __all__ = [
+    "DATA_DEPENDENT",
     "FakeTensor",
     "FakeTensorMode",
     "RestartAnalysis",
     "ShapeEnv",
+    "always",
+    "annotated",
     "aot_export",
     "compile_place",
     "dim_names",
     "enter_autocast",
     "exit_autocast",
+    "export_any_size",
     "fake_mode_of",
     "guard_content",
     "has_side_effect",
@@ -55,6 +60,7 @@ __all__ = [
     "set_grad_enabled",
     "symint_expr",
     "tag_activation_checkpoint",
+    "untraced",
     "vmap_step",
 ]
 
@@ -220,3 +226,36 @@ def real_numbers_allowed(values: Any) -> Iterator[None]:
 def real_dtype_conversion() -> Any:
     """The op autocast inserts for each argument it converts."""
     return torch.ops.aten._to_copy.default
+
+
+DATA_DEPENDENT: type[Exception] = GuardOnDataDependentSymNode
+"""Raised where tracing would have to know a number that is data."""
+
+
+def annotated(marks: dict[str, Any]) -> Any:
+    """A context in which traced nodes carry ``marks`` in ``meta["custom"]``."""
+    return annotate(marks)
+
+
+def always(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds for all of them, without a guard."""
+    return bool(statically_known_true(condition))
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Compute at once, whatever modes are tracing around."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+def export_any_size(
+    module: torch.nn.Module, inputs: Mapping[str, Any], shapes: Mapping[str, Any]
+) -> torch.export.ExportedProgram:
+    """``torch.export`` without the assumption that a symbolic size is neither 0 nor 1; nodes keep their marks.
+
+    Broadcasting still takes a symbolic size for one that isn't 1, as the size's name says.
+    """
+    oblivious = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+    with oblivious, preserve_node_meta(), torch.no_grad():
+        return torch.export.export(module, (), dict(inputs), dynamic_shapes=dict(shapes), strict=False)

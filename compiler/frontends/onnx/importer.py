@@ -1,0 +1,55 @@
+"""An ONNX model as an exported program of torch, which then is compiled as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from onnx import ModelProto
+from torch import Tensor
+
+from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
+from attnc.compiler.frontends.onnx.examples import Lengths, dynamic_shapes, example_inputs
+from attnc.compiler.frontends.onnx.model import Model, read_model
+from attnc.compiler.frontends.onnx.module import OnnxModule
+from attnc.compiler.frontends.onnx.node import Node
+from attnc.compiler.frontends.torch import private
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A model in torch's form."""
+
+    model: Model
+    module: OnnxModule
+    program: torch.export.ExportedProgram
+    left: Mapping[Node, str]
+    """Nodes that onnxruntime runs, with the reason."""
+
+
+def import_onnx(
+    source: str | Path | bytes | ModelProto,
+    *,
+    inputs: Mapping[str, Tensor] | None = None,
+    lengths: Mapping[str, int] | None = None,
+) -> Imported:
+    """Import a model. ``inputs`` are examples, by name; ``lengths`` those of symbolic dimensions where none are given.
+
+    Raises OnnxError for a model that is wrong, naming the node, its inputs and their types.
+    """
+    model = read_model(source)
+    module = OnnxModule(model)
+    examples = dict(inputs) if inputs is not None else example_inputs(model, Lengths(model, lengths))
+    shapes = dynamic_shapes(model, module.arguments)
+    given = {module.arguments[port.name]: examples[port.name] for port in model.inputs}
+    try:
+        program = private.export_any_size(module, given, shapes)
+    except (NoForm, OnnxError):
+        raise
+    except Exception as error:
+        if isinstance(error.__cause__, OnnxError | NoForm):
+            raise error.__cause__ from error
+        raise OnnxError(f"importing {model.name}: torch.export says {error}") from error
+    return Imported(model, module, program, module.left)

@@ -1,0 +1,94 @@
+"""Graphs inside of nodes: branches, and the operators that ONNX itself writes out in others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import GraphProto, TypeProto
+from torch import Tensor
+
+from attnc.compiler.frontends.onnx.dtypes import TO_ONNX
+from attnc.compiler.frontends.onnx.known import Constant, Sizes, Value
+from attnc.compiler.frontends.onnx.model import read_tensor
+from attnc.compiler.frontends.onnx.node import Node, read_node
+
+
+@dataclass(frozen=True)
+class Body:
+    """An operator written out."""
+
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[Node]
+    versions: Mapping[str, int]
+
+
+def nodes_of(graph: GraphProto, versions: Mapping[str, int]) -> list[Node]:
+    """The nodes of a graph inside of a node."""
+    return [read_node(node, versions) for node in graph.node]
+
+
+def constants_of(graph: GraphProto) -> dict[str, Constant]:
+    """Its constants, by name."""
+    return {tensor.name: Constant(read_tensor(tensor, None)) for tensor in graph.initializer}
+
+
+def function_of(node: Node, inputs: list[Value]) -> Body | None:
+    """What the specification writes an operator out as, for these inputs; None where it doesn't."""
+    if not onnx.defs.has(node.op, node.domain):
+        return None
+    try:
+        schema = onnx.defs.get_schema(node.op, node.version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    proto = _function(schema, node, inputs)
+    if proto is None:
+        return None
+    versions = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in proto.opset_import}
+    versions.setdefault("", node.version)
+    given = {attribute.name: attribute for attribute in node.proto.attribute}
+    defaults = {attribute.name: attribute for attribute in proto.attribute_proto}
+    nodes = [read_node(_bound(inner, {**defaults, **given}), versions) for inner in proto.node]
+    return Body(list(proto.input), list(proto.output), nodes, versions)
+
+
+def _function(schema: Any, node: Node, inputs: list[Value]) -> onnx.FunctionProto | None:
+    if schema.has_function:
+        found = schema.function_body
+        return found if isinstance(found, onnx.FunctionProto) else onnx.FunctionProto.FromString(found)
+    if not schema.has_context_dependent_function:
+        return None
+    versions = [version for version in schema.context_dependent_function_opset_versions if version <= node.version]
+    if not versions:
+        return None
+    types = [_type(value).SerializeToString() for value in inputs]
+    text = schema.get_context_dependent_function_with_opset_version(
+        max(versions), node.proto.SerializeToString(), types
+    )
+    return onnx.FunctionProto.FromString(text) if text else None
+
+
+def _type(value: Value) -> TypeProto:
+    """The type of a value: element type, and the lengths that are known."""
+    if not isinstance(value, Tensor | Constant | Sizes):
+        return TypeProto()
+    lengths = [length if isinstance(length, int) else None for length in value.shape]
+    return onnx.helper.make_tensor_type_proto(TO_ONNX[value.dtype], lengths)
+
+
+def _bound(proto: onnx.NodeProto, attributes: Mapping[str, Any]) -> onnx.NodeProto:
+    """A node of a function, attributes that refer to the function's replaced by their values."""
+    bound = onnx.NodeProto()
+    bound.CopyFrom(proto)
+    del bound.attribute[:]
+    for attribute in proto.attribute:
+        if not attribute.ref_attr_name:
+            bound.attribute.append(attribute)
+        elif attribute.ref_attr_name in attributes:
+            named = bound.attribute.add()
+            named.CopyFrom(attributes[attribute.ref_attr_name])
+            named.name = attribute.name
+    return bound
