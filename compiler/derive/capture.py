@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +16,6 @@ from attnc.compiler.derive.refusal import INPUT, STATE, NotDerivable
 from attnc.compiler.frontends.torch.importer import import_graph
 from attnc.compiler.hints import size_hints, user_names
 from attnc.compiler.host.exported import CaptureError, Exported, capture_exported
-from attnc.compiler.host.freezing import unlift
 from attnc.compiler.passes.base import Context
 from attnc.compiler.passes.pipeline import PIPELINE, run_pipeline
 from attnc.ir.graph import Graph
@@ -104,7 +102,7 @@ def functional(program: torch.export.ExportedProgram, writer: str) -> Exported:
         raise NotDerivable(INPUT, str(error)) from error
     if exported.signature.mutated:
         raise NotDerivable(STATE, f"{writer} writes to {', '.join(exported.signature.mutated)}")
-    _hold_buffers(exported)
+    exported.hold_buffers()
     return exported
 
 
@@ -131,13 +129,6 @@ def _fill(exported: Exported, mask: str, like: str) -> None:
     node.replace_all_uses_with(ones)
     graph.erase_node(node)
     exported.graph_module.recompile()
-
-
-def _hold_buffers(exported: Exported) -> None:
-    """Make constants of buffers, so that passes read masks and tables in them: the program keeps their content."""
-    state = exported.signature.state
-    buffers = {name: tensor for name, tensor in state.items() if not isinstance(tensor, nn.Parameter)}
-    unlift(exported.graph_module, dataclasses.replace(exported.signature, state=buffers))
 
 
 def _encoder_inputs(model: nn.Module) -> dict[str, EncoderInput]:

@@ -7,6 +7,7 @@ grad-mode regions: what comes out is for inference.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,11 @@ class Exported:
     """The program as exported: its calling convention."""
     graph_module: torch.fx.GraphModule
     signature: Signature
+
+    def hold_buffers(self) -> None:
+        """Make constants of all state but parameters, so that passes read masks and tables in it: none may change."""
+        state = {name: held for name, held in self.signature.state.items() if not isinstance(held, torch.nn.Parameter)}
+        unlift(self.graph_module, dataclasses.replace(self.signature, state=state))
 
     def finished(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """``module`` (the graph after the passes) with mutations put back and the live state bound, in place.

@@ -37,6 +37,11 @@ class _Data(Exception):
     """The result of a node is no formula over sizes."""
 
 
+def knows(node: Node) -> bool:
+    """Whether an operator's results may be sizes."""
+    return not node.domain and (node.op in ("Shape", "Size") or node.op in _RULES)
+
+
 def apply(node: Node, inputs: Sequence[Value]) -> tuple[Any, ...] | None:
     """The results of a node as sizes, or None."""
     if node.domain:
@@ -94,7 +99,7 @@ def _decided(condition: Any) -> bool:
         return condition
     if private.always(condition):
         return True
-    if private.always(~condition if isinstance(condition, torch.SymBool) else not condition):
+    if private.always(torch.sym_not(condition)):
         return False
     raise _Data
 
@@ -123,11 +128,11 @@ def _remainder(a: Int, b: Int) -> Int:
 
 
 def _greater(a: Int, b: Int) -> Int:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_max(a, b)
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else private.greater(a, b)
 
 
 def _smaller(a: Int, b: Int) -> Int:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else torch.sym_min(a, b)
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else private.smaller(a, b)
 
 
 def _folded(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -241,7 +246,7 @@ _RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "Div": _elementwise(_divided),
     "Mod": _elementwise(_remainder),
     "Neg": _elementwise(lambda a: -a),
-    "Abs": _elementwise(lambda a: a if _positive(a) else torch.sym_max(a, -a)),
+    "Abs": _elementwise(lambda a: a if _positive(a) else private.greater(a, -a)),
     "Max": _elementwise(_folded(_greater)),
     "Min": _elementwise(_folded(_smaller)),
     "Equal": _compared(lambda a, b: a == b),

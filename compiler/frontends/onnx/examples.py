@@ -110,7 +110,7 @@ def dynamic_shapes(model: Model, arguments: Mapping[str, str]) -> dict[str, dict
     """``torch.export``'s dynamic_shapes: a dimension without a number may have any length, earlier tokens none."""
     return {
         arguments[port.name]: {
-            place: Dim.AUTO(min=0 if dim is not None and "past" in dim else 1)  # type: ignore[operator]
+            place: Dim.AUTO(min=0 if dim is not None and "past" in dim else 1)
             for place, dim in enumerate(port.shape or ())
             if not isinstance(dim, int)
         }

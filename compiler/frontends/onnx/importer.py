@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from onnx import ModelProto
@@ -15,6 +16,7 @@ from attnc.compiler.frontends.onnx.examples import Lengths, dynamic_shapes, exam
 from attnc.compiler.frontends.onnx.model import Model, read_model
 from attnc.compiler.frontends.onnx.module import OnnxModule
 from attnc.compiler.frontends.onnx.node import Node
+from attnc.compiler.frontends.onnx.trace import NO_FORM, has_form
 from attnc.compiler.frontends.torch import private
 
 
@@ -44,12 +46,22 @@ def import_onnx(
     examples = dict(inputs) if inputs is not None else example_inputs(model, Lengths(model, lengths))
     shapes = dynamic_shapes(model, module.arguments)
     given = {module.arguments[port.name]: examples[port.name] for port in model.inputs}
+    reasons = {node: NO_FORM for node in model.nodes if not has_form(node)}
+    module.leave(reasons)
+    while True:
+        program = _exported(module, given, shapes)
+        if not module.left:
+            return Imported(model, module, program, reasons)
+        reasons |= module.left
+        module.leave(module.left)
+
+
+def _exported(
+    module: OnnxModule, given: Mapping[str, Tensor], shapes: Mapping[str, Any]
+) -> torch.export.ExportedProgram:
     try:
-        program = private.export_any_size(module, given, shapes)
+        return private.export_any_size(module, given, shapes)
     except (NoForm, OnnxError):
         raise
     except Exception as error:
-        if isinstance(error.__cause__, OnnxError | NoForm):
-            raise error.__cause__ from error
-        raise OnnxError(f"importing {model.name}: torch.export says {error}") from error
-    return Imported(model, module, program, module.left)
+        raise OnnxError(f"importing {module.model.name}: torch.export says {error}") from error

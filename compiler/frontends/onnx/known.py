@@ -15,9 +15,11 @@ import numpy
 import torch
 from torch import Tensor
 
+from attnc.compiler.frontends.onnx.dtypes import STORED_ONLY
 from attnc.compiler.frontends.onnx.errors import NoForm
 
-Int: TypeAlias = int | torch.SymInt
+Int: TypeAlias = int
+"""An integer, or a size of the traced graph: torch.SymInt, which its stubs take for an int."""
 Items: TypeAlias = numpy.ndarray[Any, Any]
 
 MOST_ELEMENTS = 4096
@@ -73,14 +75,9 @@ def as_items(entries: Sequence[Int] | Int) -> Items:
 def known_sizes(items: Items, dtype: torch.dtype = torch.int64) -> Known:
     """``Sizes``, or the constant it is where every entry is a number."""
     if all(isinstance(item, int) for item in items.flat):
-        return Constant(real_tensor([int(item) for item in items.flat], dtype).reshape(items.shape))
+        with untraced():
+            return Constant(torch.tensor([int(item) for item in items.flat], dtype=dtype).reshape(items.shape))
     return Sizes(items, dtype)
-
-
-def real_tensor(numbers: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A tensor of these numbers; call it outside of tracing or under :func:`untraced`."""
-    with untraced():
-        return torch.tensor(list(numbers), dtype=dtype)
 
 
 def untraced() -> Any:
@@ -137,6 +134,8 @@ def materialise(value: Value) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, Constant):
+        if math.prod(value.shape) == 1 and value.dtype not in STORED_ONLY:
+            return torch.full(value.shape, number(value, "a constant"), dtype=value.dtype)
         return value.tensor
     if isinstance(value, Sizes):
         flat = [torch.full((), item, dtype=value.dtype) for item in value.items.flat]

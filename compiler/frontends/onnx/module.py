@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
+from attnc.compiler.frontends.onnx.grouping import boundary, grouped, names_read
 from attnc.compiler.frontends.onnx.known import MOST_ELEMENTS, Constant, materialise
 from attnc.compiler.frontends.onnx.model import Model, identifiers
-from attnc.compiler.frontends.onnx.trace import MISSING, Tracer
+from attnc.compiler.frontends.onnx.node import Node
+from attnc.compiler.frontends.onnx.regions import Untyped, call_region
+from attnc.compiler.frontends.onnx.trace import MISSING, UNTYPED, Tracer
+from attnc.compiler.frontends.torch import private
 from attnc.compiler.host.known import holds_content
 
 
@@ -28,10 +32,16 @@ class OnnxModule(nn.Module):
         self.model = model
         self.arguments = identifiers([port.name for port in model.inputs])
         """The keyword of each input, by its name in the file."""
-        self.left: dict[Any, str] = {}
+        self.left: dict[Node, str] = {}
+        self.regional: frozenset[Node] = frozenset()
+        """Nodes that run in onnxruntime."""
+        self._items: Sequence[Node | tuple[Node, ...]] = model.nodes
+        self._readers: dict[str, list[Node]] = {}
+        for node in model.nodes:
+            for name in names_read(node):
+                self._readers.setdefault(name, []).append(node)
         self._values: dict[str, Any] = {}
-        used = {name for node in model.nodes for name in node.inputs} | {port.name for port in model.outputs}
-        used |= {name for node in model.nodes for graph in _graphs(node) for name in _names_in(graph)}
+        used = {*self._readers, *(port.name for port in model.outputs)}
         names = identifiers(model.initializers, taken=dir(self))
         for name in model.initializers:
             if name in used:
@@ -61,16 +71,32 @@ class OnnxModule(nn.Module):
         values |= {name: inputs[keyword] for name, keyword in self.arguments.items()}
         self._relate(inputs)
         tracer = Tracer(self.model.versions, self.model.name)
-        tracer.run(self.model.nodes, values)
+        tracer.run(self._items, values, self._call_group)
         self.left = tracer.left
         return tuple(self._output(port.name, values) for port in self.model.outputs)
+
+    def leave(self, nodes: Collection[Node]) -> None:
+        """Run these nodes in onnxruntime from now on, beside those that already are."""
+        self.regional |= frozenset(nodes)
+        self._items = grouped(self.model.nodes, self.regional)
+
+    def _call_group(self, group: Sequence[Node], values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The results of a group that others read; MISSING where something it reads is."""
+        taken, given = boundary(group, self._readers, [port.name for port in self.model.outputs])
+        found = [values[name] for name in taken if name in values]
+        if any(value is MISSING or value is UNTYPED for value in found):
+            return dict.fromkeys(given, MISSING)
+        try:
+            return dict(zip(given, call_region(self.model, group, given, values), strict=True))
+        except Untyped as error:
+            return {name: UNTYPED if name == str(error) else MISSING for name in given}
 
     def _output(self, name: str, values: Mapping[str, Any]) -> Tensor:
         if name not in values:
             raise OnnxError(f"importing {self.model.name}: no node makes the output {name!r}")
         value = values[name]
-        if value is MISSING:
-            raise NoForm(f"the output {name!r} has no form in torch")
+        if value is MISSING or value is UNTYPED:
+            return torch.zeros(())
         made = materialise(value)
         return made.clone() if isinstance(value, Constant) else made
 
@@ -81,7 +107,7 @@ class OnnxModule(nn.Module):
             for place, dim in enumerate(port.shape or ()):
                 if isinstance(dim, str):
                     length = inputs[self.arguments[port.name]].shape[place]
-                    torch._check(first.setdefault(dim, length) == length)
+                    private.check_equal(first.setdefault(dim, length), length)
 
 
 def _with_parameters(
@@ -96,17 +122,3 @@ def _with_parameters(
 
     forward.__signature__ = signature  # type: ignore[attr-defined]
     return forward
-
-
-def _graphs(node: Any) -> list[Any]:
-    return [value for value in node.attributes.values() if hasattr(value, "node") and hasattr(value, "initializer")]
-
-
-def _names_in(graph: Any) -> set[str]:
-    """Every value that nodes of a graph, or of graphs within it, read."""
-    found = {name for node in graph.node for name in node.input} | {info.name for info in graph.output}
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found |= _names_in(attribute.g)
-    return found

@@ -8,7 +8,7 @@ depends on it, until the caller runs it as part of a region (:mod:`.regions`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -32,29 +32,52 @@ class Missing:
 
 
 MISSING = Missing()
+"""Of a node that has no form: it will be part of a region."""
+UNTYPED = Missing()
+"""Of a region, where it is no tensor of a known rank: what reads it belongs to the region as well."""
+
+Group = tuple[Node, ...]
+CallGroup = Callable[[Group, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def has_form(node: Node) -> bool:
+    """Whether an operator has a form for some inputs at least."""
+    if entry_of(node.domain, node.op, node.version) is not None or arithmetic.knows(node):
+        return True
+    return (node.op == "If" and not node.domain) or bodies.has_function(node)
+
+
+NO_FORM = "the operator has no form in torch"
 
 
 class Tracer:
-    """Calls nodes in order. ``left`` collects the nodes that have no form, with the reason."""
+    """Calls nodes, and groups of nodes by onnxruntime, in order.
+
+    ``left`` collects the nodes that have no form, with the reason; what reads their results is left out silently.
+    """
 
     def __init__(self, versions: Mapping[str, int], file: str) -> None:
         self.versions = versions
         self.file = file
         self.left: dict[Node, str] = {}
 
-    def run(self, nodes: Iterable[Node], values: dict[str, Any]) -> None:
-        """Call each node and enter its results in ``values``, by name."""
-        for node in nodes:
-            results = self._results(node, values)
-            for name, result in zip(node.outputs, results, strict=False):
-                if name:
-                    values[name] = result
+    def run(self, items: Iterable[Node | Group], values: dict[str, Any], call_group: CallGroup | None = None) -> None:
+        """Call each item and enter its results in ``values``, by name."""
+        for item in items:
+            if isinstance(item, Node):
+                results = zip(item.outputs, self._results(item, values), strict=False)
+                values.update((name, result) for name, result in results if name)
+            elif call_group is not None:
+                values.update(call_group(item, values))
 
     def _results(self, node: Node, values: Mapping[str, Any]) -> tuple[Any, ...]:
         inputs = [self._input(node, name, values) for name in node.inputs]
+        nothing = (MISSING,) * len(node.outputs)
+        if any(value is UNTYPED for value in inputs):
+            self.left[node] = "it reads a value of unknown rank"
+            return nothing
         if any(value is MISSING for value in inputs):
-            self.left[node] = "it reads what onnxruntime makes"
-            return (MISSING,) * len(node.outputs)
+            return nothing
         try:
             with placed(self.file, node):
                 return self.call(node, inputs, values)
@@ -66,7 +89,7 @@ class Tracer:
             self.left[node] = f"a size in it is data ({str(error).splitlines()[0]})"
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise wrong(node, f"{_described(node, inputs)}: {error}") from error
-        return (MISSING,) * len(node.outputs)
+        return nothing
 
     @staticmethod
     def _input(node: Node, name: str, values: Mapping[str, Any]) -> Any:
@@ -132,7 +155,7 @@ class Tracer:
         """A node that its operator's specification writes out in other operators."""
         body = bodies.function_of(node, inputs)
         if body is None:
-            raise NoForm("the operator has no form in torch")
+            raise NoForm(NO_FORM)
         inner = Tracer(body.versions, self.file)
         values: dict[str, Any] = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
         inner.run(body.nodes, values)

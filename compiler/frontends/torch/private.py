@@ -23,6 +23,7 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.fx.experimental import _config as size_settings
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, statically_known_true
 from torch.fx.node import has_side_effect
 from torch.fx.traceback import annotate, preserve_node_meta
@@ -36,13 +37,16 @@ __all__ = [
     "ShapeEnv",
     "always",
     "annotated",
+    "any_size",
     "aot_export",
+    "check_equal",
     "compile_place",
     "dim_names",
     "enter_autocast",
     "exit_autocast",
     "export_any_size",
     "fake_mode_of",
+    "greater",
     "guard_content",
     "has_side_effect",
     "hop_name",
@@ -58,6 +62,7 @@ __all__ = [
     "real_dtype_conversion",
     "real_numbers_allowed",
     "set_grad_enabled",
+    "smaller",
     "symint_expr",
     "tag_activation_checkpoint",
     "untraced",
@@ -237,6 +242,23 @@ def annotated(marks: dict[str, Any]) -> Any:
     return annotate(marks)
 
 
+def greater(a: int, b: int) -> int:
+    """The greater of two sizes."""
+    found: int = torch.sym_max(a, b)  # type: ignore[no-untyped-call]
+    return found
+
+
+def smaller(a: int, b: int) -> int:
+    """The smaller of two sizes."""
+    found: int = torch.sym_min(a, b)  # type: ignore[no-untyped-call]
+    return found
+
+
+def check_equal(a: int, b: int) -> None:
+    """Tell the tracer that two sizes are the same."""
+    torch._check(a == b)  # type: ignore[no-untyped-call]
+
+
 def always(condition: bool | torch.SymBool) -> bool:
     """Whether a condition on sizes holds for all of them, without a guard."""
     return bool(statically_known_true(condition))
@@ -249,13 +271,17 @@ def untraced() -> Iterator[None]:
         yield
 
 
+def any_size() -> Any:
+    """A context that traces without the assumption that a symbolic size is neither 0 nor 1."""
+    return size_settings.patch(backed_size_oblivious=True)
+
+
 def export_any_size(
     module: torch.nn.Module, inputs: Mapping[str, Any], shapes: Mapping[str, Any]
 ) -> torch.export.ExportedProgram:
-    """``torch.export`` without the assumption that a symbolic size is neither 0 nor 1; nodes keep their marks.
+    """``torch.export`` under :func:`any_size`; nodes keep their marks.
 
     Broadcasting still takes a symbolic size for one that isn't 1, as the size's name says.
     """
-    oblivious = torch.fx.experimental._config.patch(backed_size_oblivious=True)
-    with oblivious, preserve_node_meta(), torch.no_grad():
+    with any_size(), preserve_node_meta(), torch.no_grad():
         return torch.export.export(module, (), dict(inputs), dynamic_shapes=dict(shapes), strict=False)

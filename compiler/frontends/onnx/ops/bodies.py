@@ -36,15 +36,26 @@ def constants_of(graph: GraphProto) -> dict[str, Constant]:
     return {tensor.name: Constant(read_tensor(tensor, None)) for tensor in graph.initializer}
 
 
-def function_of(node: Node, inputs: list[Value]) -> Body | None:
-    """What the specification writes an operator out as, for these inputs; None where it doesn't."""
+def has_function(node: Node) -> bool:
+    """Whether the specification writes an operator out in others, for some inputs at least."""
+    schema = _schema(node)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def _schema(node: Node) -> Any:
+    """The specification of an operator; None where ONNX has none."""
     if not onnx.defs.has(node.op, node.domain):
         return None
     try:
-        schema = onnx.defs.get_schema(node.op, node.version, node.domain)
+        return onnx.defs.get_schema(node.op, node.version, node.domain)
     except onnx.defs.SchemaError:
         return None
-    proto = _function(schema, node, inputs)
+
+
+def function_of(node: Node, inputs: list[Value]) -> Body | None:
+    """What the specification writes an operator out as, for these inputs; None where it doesn't."""
+    schema = _schema(node)
+    proto = None if schema is None else _function(schema, node, inputs)
     if proto is None:
         return None
     versions = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in proto.opset_import}

@@ -12,9 +12,14 @@ from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.table import ALL, op
 
 
+def as_index(places: Tensor) -> Tensor:
+    """Integers as torch takes them for indices."""
+    return places if places.dtype == torch.int64 else places.to(torch.int64)
+
+
 def wrapped(places: Tensor, length: int | torch.SymInt) -> Tensor:
     """Indices with negative ones counted from the end."""
-    places = places.to(torch.int64)
+    places = as_index(places)
     return torch.where(places < 0, places + length, places)
 
 
@@ -25,7 +30,7 @@ def gather(node: Node, x: Tensor, places: Value) -> Tensor:
     if isinstance(places, Constant) and not places.shape:
         return x.select(axis, int(number(places, "the place")))
     if isinstance(places, Constant):
-        index = materialise(places).to(torch.int64)
+        index = as_index(materialise(places))
         if any(n < 0 for n in numbers(places, "the places")):
             index = wrapped(index, x.shape[axis])
     else:

@@ -127,10 +127,17 @@ def cut(node: Node, x: Tensor, starts: Value, ends: Value, axes: Value = None, s
         if step < 0:
             x = _backward(x, int(start), int(end), axis % x.dim(), step)
         else:
-            where = [slice(None)] * x.dim()
-            where[axis] = slice(start, _end(end), step)
-            x = x[tuple(where)]
+            x = _forward(x, start, _end(end), axis % x.dim(), step)
     return x
+
+
+def _forward(x: Tensor, start: Int, end: Int | None, axis: int, step: int) -> Tensor:
+    """A slice with a positive step. A symbolic end within a table of fixed length bounds the size: ``table[:n]``."""
+    if isinstance(end, torch.SymInt) and isinstance(x.shape[axis], int) and step == 1 and start == 0:
+        return x.narrow(axis, 0, end)
+    where = [slice(None)] * x.dim()
+    where[axis] = slice(start, end, step)
+    return x[tuple(where)]
 
 
 def _end(end: Int) -> Int | None:

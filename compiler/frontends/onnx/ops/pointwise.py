@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from attnc.compiler.frontends.onnx.dtypes import dtype_of
 from attnc.compiler.frontends.onnx.errors import NoForm, wrong
-from attnc.compiler.frontends.onnx.known import Constant, Value, is_scalar, materialise, number
+from attnc.compiler.frontends.onnx.known import Value, is_scalar, materialise, number
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.table import ALL, op
 
@@ -171,13 +171,7 @@ for _name, _bits in {"Max": torch.maximum, "Min": torch.minimum, "Sum": torch.ad
 def where(node: Node, condition: Value, x: Value, y: Value) -> Tensor:
     """An element of x where the condition holds, else of y."""
     alike(node, x, y)
-    chosen = materialise(condition)
-    dtype = x.dtype if isinstance(x, Tensor | Constant) else materialise(x).dtype
-
-    def side(value: Value) -> Any:
-        return number(value, "an operand") if is_scalar(value) and len(value.shape) == 0 else materialise(value)  # type: ignore[union-attr]
-
-    return torch.where(chosen, side(x), side(y)).to(dtype)
+    return torch.where(materialise(condition), materialise(x), materialise(y))
 
 
 @op("Identity", "OptionalGetElement", known=ALL, stored=True)
