@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnc.compiler.driver import Compiled, compile_graph, compile_ir
 from attnc.compiler.host.exported import Exported, capture_exported
+from attnc.compiler.onnx_api import compile_onnx, example_of, is_onnx
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
 from attnc.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from attnc.compiler.onnx_api import OnnxSource
 
 __all__ = ["Program", "compile", "explain", "reports"]
 
@@ -22,17 +26,26 @@ class Program:
     ``graph`` is its IR, ``report`` what was done, ``kernel_names`` the name of each of its kernels by plan.
     """
 
-    def __init__(self, module: torch.fx.GraphModule, done: Compiled, exported: Exported | None) -> None:
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        done: Compiled,
+        exported: Exported | None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
         self.module = module
         self.graph = done.graph
         self.report = done.report
         self.kernel_names = {plan: done.context.kernel_name(plan) for plan in done.context.kernels}
         self._exported = exported
+        self._names = dict(names or {})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on inputs of the example's structure; a graph from text takes its inputs in order, returns a tuple."""
         if self._exported is None:
             return self.module(*args)
+        if self._names:
+            kwargs = {self._names.get(name, name): value for name, value in kwargs.items()}
         return self._exported.call(self.module, args, kwargs)
 
     def __repr__(self) -> str:
@@ -40,7 +53,7 @@ class Program:
 
 
 def compile(
-    model: torch.nn.Module | Graph,
+    model: torch.nn.Module | Graph | OnnxSource,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -51,14 +64,21 @@ def compile(
     """Compile a model ahead of time.
 
     ``args``, ``kwargs``, ``dynamic_shapes`` are ``torch.export``'s; sizes not named there are fixed. The rest of the
-    model runs through ATen. A :class:`~attnc.ir.graph.Graph` is compiled as it is. Raises OptionError for an unknown
-    option and whatever ``torch.export`` raises for a model it can't export.
+    model runs through ATen. A :class:`~attnc.ir.graph.Graph` is compiled as it is. An ONNX model (a path, bytes or a
+    ModelProto) has sizes of its own; ``kwargs`` may hold example inputs by name, ``dynamic_shapes`` a length for the
+    examples or bounds by a size's name. Raises OptionError for an unknown option,
+    OnnxError for a wrong ONNX model, and whatever ``torch.export`` raises for a model it can't export.
     """
     chosen = Options.make({"host": "aten", **(options or {})})
     if isinstance(model, Graph):
         done = compile_ir(model, chosen, name=name or model.name)
         record(done.report)
         return Program(done.module, done, None)
+    if is_onnx(model):
+        captured, done = compile_onnx(
+            model, chosen, inputs=example_of(args, kwargs or {}), sizes=dynamic_shapes, name=name
+        )
+        return Program(captured.exported.finished(done.module), done, captured.exported, captured.inputs)
     exported = capture_exported(
         torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)
     )
@@ -68,7 +88,7 @@ def compile(
 
 
 def explain(
-    model: torch.nn.Module | Graph,
+    model: torch.nn.Module | Graph | OnnxSource,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,

@@ -27,6 +27,14 @@ CODES: dict[str, Code] = {
         "Its input is no Q·Kᵀ, or its output never meets a V: a classifier, a router, a gate.",
         "Nothing: the host runs it.",
     ),
+    # -- ONNX --------------------------------------------------------------------------------------------------------
+    "ATTNC-ONNX-REGION": Code(
+        "downgrade",
+        "a part of an ONNX model runs in onnxruntime",
+        "Operators without a form in torch, or whose sizes are data (NonZero, a loop), run as they stand; values are "
+        "passed without a copy where types allow.",
+        "Nothing, where the share is small. Else fold what is constant with onnxsim or export from torch.",
+    ),
     # -- attentions left to the host ---------------------------------------------------------------------------------
     "ATTNC-WEIGHTS-USED": Code(
         "left",

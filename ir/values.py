@@ -22,7 +22,10 @@ class Literal:
 
 @dataclass(frozen=True)
 class Location:
-    """Where an op comes from: the user's file, line and source text, and the module path (``layers.0.attn``)."""
+    """Where an op comes from: the user's file, line and source text, and the module path (``layers.0.attn``).
+
+    Line 0 is that of a file without lines, such as an ONNX model: ``code`` then says which node.
+    """
 
     file: str = ""
     line: int = 0
@@ -30,7 +33,9 @@ class Location:
     module: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else "<unknown>"
+        if not self.file:
+            return "<unknown>"
+        return f"{self.file}:{self.line}" if self.line else f"{self.file}: {self.code}"
 
 
 @dataclass(eq=False)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 HELP = (
     "NAME=LO..HI keeps a size symbolic (LO.. without an upper bound); NAME=N fixes the length of the examples. "
-    "NAME is B (axis 0 of every input), S (axis 1 of every integer or bool input), or INPUT.AXIS. Repeatable."
+    "NAME is B (axis 0 of every input), S (axis 1 of every integer or bool input), or INPUT.AXIS; for an ONNX file "
+    "a name of its own. Repeatable."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnc.compiler.frontends.onnx.errors import OnnxError
 from attnc.compiler.options import OptionError
 from attnc.ir.diagnostics import AttncError
 from attnc.runtime.errors import BuildError, PlanMissing, ToolchainMissing
@@ -11,7 +12,7 @@ class CliError(Exception):
     """A command can't do what it was asked; the message says why and what to do."""
 
 
-EXPECTED = (CliError, AttncError, OptionError, BuildError, PlanMissing, ToolchainMissing, OSError)
+EXPECTED = (CliError, AttncError, OnnxError, OptionError, BuildError, PlanMissing, ToolchainMissing, OSError)
 """Errors whose text is written for users. Anything else is shown with its type, as a fault of ours or of the model."""
 
 

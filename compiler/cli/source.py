@@ -1,7 +1,7 @@
 """SRC: what a command works on.
 
-``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder · ``file.gguf``. A factory is called
-without arguments and returns a model, or (model, args), or (model, args, kwargs).
+``file.onnx`` · ``file.ir`` · ``pkg.module:factory`` · ``models:NAME`` · a Hugging Face folder · ``file.gguf``. A
+factory is called without arguments and returns a model, or (model, args), or (model, args, kwargs).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from attnc.ir.graph import Graph
 
-HELP = "file.ir, pkg.module:factory, models:NAME, a Hugging Face folder, or file.gguf."
-UNREAD = {".onnx": "ONNX files", ".pt2": "exported programs", ".attnc": "compiled artifacts"}
+HELP = "file.onnx, file.ir, pkg.module:factory, models:NAME, a Hugging Face folder, or file.gguf."
+UNREAD = {".pt2": "exported programs", ".attnc": "compiled artifacts"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Subject:
     """A model and the example inputs it is compiled for; a graph has its types instead."""
 
     name: str
-    model: nn.Module | Graph
+    model: nn.Module | Graph | Path
+    """A path is that of an ONNX file."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: dict[str, Any] | None = None
@@ -45,7 +46,16 @@ def load(src: str, inputs: Path | None, ranges: tuple[DimRange, ...] = ()) -> Su
     """
     if src.endswith(".ir"):
         return Subject(src, read_graph(Path(src)))
+    if src.endswith(".onnx"):
+        return _onnx(src, inputs, ranges)
     return resolve(src, inputs, ranges)
+
+
+def _onnx(src: str, inputs: Path | None, ranges: tuple[DimRange, ...]) -> Subject:
+    """An ONNX file: its sizes have names of its own, its inputs too."""
+    sizes = {given.name: given.lo if given.fixed else (given.lo, given.hi) for given in ranges}
+    kwargs = {} if inputs is None else dict(read_npz(inputs))
+    return Subject(src, Path(src), (), kwargs, sizes or None)
 
 
 def read_graph(path: Path) -> Graph:

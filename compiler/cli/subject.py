@@ -37,6 +37,8 @@ def open_subject(subject: Subject, example: Path | None) -> Opened:
 
     if isinstance(subject.model, Graph):
         return _open_graph(subject.name, subject.model, example)
+    if isinstance(subject.model, Path):
+        return _open_onnx(subject)
     program = torch.export.export(
         subject.model, subject.args, subject.kwargs, dynamic_shapes=subject.dynamic_shapes, strict=False
     )
@@ -47,6 +49,24 @@ def open_subject(subject: Subject, example: Path | None) -> Opened:
     known = user_names(graph)
     names = {value.name: known.get(value.name, value.name) for value in graph.inputs if value.name not in state}
     return Opened(graph, inputs, names)
+
+
+def _open_onnx(subject: Subject) -> Opened:
+    from torch.utils import _pytree as pytree
+
+    from attnc.compiler.frontends.onnx.capture import capture_onnx
+    from attnc.compiler.frontends.onnx.importer import import_onnx
+    from attnc.compiler.frontends.torch.importer import import_graph
+
+    imported = import_onnx(subject.model, inputs=subject.kwargs or None, sizes=subject.dynamic_shapes)
+    captured = capture_onnx(imported)
+    graph = import_graph(captured.exported.graph_module, name=subject.name)
+    state = captured.exported.signature.state
+    leaves = iter(pytree.tree_leaves(imported.examples))
+    inputs = [state[value.name] if value.name in state else next(leaves) for value in graph.inputs]
+    names = {argument: name for name, argument in captured.inputs.items()}
+    data = [value.name for value in graph.inputs if value.name not in state]
+    return Opened(graph, inputs, dict(zip(data, names.values(), strict=True)))
 
 
 def _open_graph(src: str, graph: Graph, example: Path | None) -> Opened:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from attnc.compiler.frontends.onnx.dtypes import dtype_of
-from attnc.compiler.frontends.onnx.errors import NoForm
+from attnc.compiler.frontends.onnx.dtypes import dtype_of, type_name
+from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
 from attnc.compiler.frontends.onnx.model import Model, Port
 
 _LENGTHS = (17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
@@ -22,10 +22,14 @@ _LONGEST = 200
 """Characters of a dimension that is read as a formula."""
 
 
+Bounds = tuple[int, int | None]
+"""The least and the greatest length, inclusive; None: unbounded."""
+
+
 class Lengths:
     """A length for every symbolic dimension: of the same name the same, of a formula what it says."""
 
-    def __init__(self, model: Model, given: Mapping[str, int] | None = None) -> None:
+    def __init__(self, model: Model, given: Mapping[str, int | Bounds] | None = None) -> None:
         self.of_names: dict[str, int] = {}
         batches, others = iter(_BATCHES), iter(_LENGTHS)
         for port in model.inputs:
@@ -33,7 +37,10 @@ class Lengths:
                 for name in self._parts(port, place, dim):
                     if name not in self.of_names:
                         more = _next(batches) if place == 0 and len(port.shape or ()) > 1 else _next(others)
-                        self.of_names[name] = (given or {}).get(name, more)
+                        self.of_names[name] = _within((given or {}).get(name), more)
+        if unknown := [name for name in given or {} if name not in self.of_names]:
+            known = ", ".join(self.of_names) or "none"
+            raise OnnxError(f"reading {model.name}: it has no size named {unknown[0]!r}; its sizes are {known}")
 
     @staticmethod
     def _parts(port: Port, place: int, dim: int | str | None) -> list[str]:
@@ -54,6 +61,14 @@ class Lengths:
             return self.of_names[f"{port.name}.{place}"]
         formula = read_formula(dim)
         return self.of_names[dim] if formula is None else int(formula.subs(self.of_names))
+
+
+def _within(given: int | Bounds | None, length: int) -> int:
+    """The length of an example: as given, else ``length`` or the bound nearest to it."""
+    if given is None or isinstance(given, int):
+        return length if given is None else given
+    low, high = given
+    return max(low, length if high is None else min(length, high))
 
 
 def _next(lengths: Iterator[int]) -> int:
@@ -106,13 +121,46 @@ def _example(port: Port, lengths: Lengths) -> Tensor:
     return torch.randint(0, 2, shape, generator=generator).to(dtype)
 
 
-def dynamic_shapes(model: Model, arguments: Mapping[str, str]) -> dict[str, dict[int, Any]]:
-    """``torch.export``'s dynamic_shapes: a dimension without a number may have any length, earlier tokens none."""
+def given_inputs(model: Model, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The caller's examples. Raises OnnxError where one is missing, unknown, or of another type or shape."""
+    wanted = {port.name: port for port in model.inputs}
+    if missing := [name for name in wanted if name not in inputs]:
+        raise OnnxError(f"reading {model.name}: no example for the input {missing[0]!r}")
+    if unknown := [name for name in inputs if name not in wanted]:
+        raise OnnxError(f"reading {model.name}: it has no input {unknown[0]!r}; its inputs are {', '.join(wanted)}")
+    for name, port in wanted.items():
+        _check_example(model, port, inputs[name])
+    return dict(inputs)
+
+
+def _check_example(model: Model, port: Port, x: Tensor) -> None:
+    shape = None if port.shape is None else [dim if isinstance(dim, int) else None for dim in port.shape]
+    fits = shape is None or (
+        len(shape) == x.dim() and all(dim in (None, length) for dim, length in zip(shape, x.shape, strict=True))
+    )
+    if x.dtype != dtype_of(port.number) or not fits:
+        wanted = f"{type_name(port.number)} {list(port.shape) if port.shape is not None else ''}"
+        raise OnnxError(
+            f"reading {model.name}: the example for {port.name!r} is {x.dtype} {list(x.shape)}, the input is {wanted}"
+        )
+
+
+def dynamic_shapes(
+    model: Model, arguments: Mapping[str, str], sizes: Mapping[str, int | Bounds] | None = None
+) -> dict[str, dict[int, Any]]:
+    """``torch.export``'s dynamic_shapes: a dimension without a number may have any length within its bounds."""
     return {
         arguments[port.name]: {
-            place: Dim.AUTO(min=0 if dim is not None and "past" in dim else 1)
+            place: _dynamic((sizes or {}).get(f"{port.name}.{place}" if dim is None else dim), dim)
             for place, dim in enumerate(port.shape or ())
             if not isinstance(dim, int)
         }
         for port in model.inputs
     }
+
+
+def _dynamic(given: int | Bounds | None, name: str | None) -> Any:
+    """At least 1 by default; there may be no earlier tokens."""
+    if isinstance(given, tuple):
+        return Dim.AUTO(min=given[0], max=given[1])
+    return Dim.AUTO(min=0 if name is not None and "past" in name else 1)

@@ -12,7 +12,7 @@ from onnx import ModelProto
 from torch import Tensor
 
 from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
-from attnc.compiler.frontends.onnx.examples import Lengths, dynamic_shapes, example_inputs
+from attnc.compiler.frontends.onnx.examples import Lengths, dynamic_shapes, example_inputs, given_inputs
 from attnc.compiler.frontends.onnx.model import Model, read_model
 from attnc.compiler.frontends.onnx.module import OnnxModule
 from attnc.compiler.frontends.onnx.node import Node
@@ -27,6 +27,8 @@ class Imported:
     model: Model
     module: OnnxModule
     program: torch.export.ExportedProgram
+    examples: Mapping[str, Tensor]
+    """The inputs it was traced with, by argument, in order."""
     left: Mapping[Node, str]
     """Nodes that onnxruntime runs, with the reason."""
 
@@ -35,23 +37,24 @@ def import_onnx(
     source: str | Path | bytes | ModelProto,
     *,
     inputs: Mapping[str, Tensor] | None = None,
-    lengths: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | tuple[int, int | None]] | None = None,
 ) -> Imported:
-    """Import a model. ``inputs`` are examples, by name; ``lengths`` those of symbolic dimensions where none are given.
+    """Import a model. ``inputs`` are examples, by name. ``sizes`` has for a symbolic dimension its length in made
+    examples, or its bounds.
 
     Raises OnnxError for a model that is wrong, naming the node, its inputs and their types.
     """
     model = read_model(source)
     module = OnnxModule(model)
-    examples = dict(inputs) if inputs is not None else example_inputs(model, Lengths(model, lengths))
-    shapes = dynamic_shapes(model, module.arguments)
+    examples = given_inputs(model, inputs) if inputs is not None else example_inputs(model, Lengths(model, sizes))
+    shapes = dynamic_shapes(model, module.arguments, sizes)
     given = {module.arguments[port.name]: examples[port.name] for port in model.inputs}
     reasons = {node: NO_FORM for node in model.nodes if not has_form(node)}
     module.leave(reasons)
     while True:
         program = _exported(module, given, shapes)
         if not module.left:
-            return Imported(model, module, program, reasons)
+            return Imported(model, module, program, given, reasons)
         reasons |= module.left
         module.leave(module.left)
 

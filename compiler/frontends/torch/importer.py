@@ -16,7 +16,7 @@ from attnc.compiler.frontends.torch import private
 from attnc.compiler.frontends.torch.arguments import template, to_ir
 from attnc.compiler.frontends.torch.location import location
 from attnc.compiler.frontends.torch.names import op_name
-from attnc.compiler.frontends.torch.sizes import NoSize, SizeTable, size_names
+from attnc.compiler.frontends.torch.sizes import DIMS, NoSize, SizeTable, given_names, size_names
 from attnc.compiler.frontends.torch.types import type_of
 from attnc.ir.graph import Graph
 from attnc.ir.types import Type
@@ -54,7 +54,10 @@ class _Import:
         placeholders = gm.graph.find_nodes(op="placeholder")
         inputs = [(str(node.meta.get(SOURCE, node.name)), node.meta.get("val")) for node in placeholders]
         self.mode = private.fake_mode_of([node.meta.get("val") for node in gm.graph.nodes])
-        self.sizes = SizeTable(size_names(inputs, getattr(self.mode, "shape_env", None)))
+        given = {}
+        for node in placeholders:
+            given |= given_names(node.meta.get("val"), node.meta.get(DIMS, ()))
+        self.sizes = SizeTable(size_names(inputs, getattr(self.mode, "shape_env", None)) | given)
 
     def run(self) -> Graph:
         visit: dict[str, Callable[[torch.fx.Node], None]] = {

@@ -6,7 +6,7 @@ An IR size is a positive integer. A torch symbol that may be lower (an unbacked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,9 @@ import torch
 from attnc.compiler.frontends.torch import private
 from attnc.ir.graph import SizeInfo
 from attnc.ir.types import Dim, as_dim, size
+
+DIMS = "attnc_dims"
+"""Key of an input's metadata: the name its source has for each dimension, or None."""
 
 INTEGERS = (torch.int64, torch.int32)
 
@@ -100,6 +103,13 @@ def size_names(inputs: Iterable[tuple[str, Any]], env: Any) -> dict[str, str]:
     users = {symbol: name for symbol, name in users.items() if list(users.values()).count(name) == 1}
     marks = {symbol: mark for symbol, mark in mark_names(inputs).items() if mark not in users.values()}
     return {**marks, **users}
+
+
+def given_names(value: Any, dims: Sequence[str | None]) -> dict[str, str]:
+    """Torch symbol name → the name a source gives the dimension that is this symbol."""
+    shape = value.shape if isinstance(value, torch.Tensor) else ()
+    symbols = [(_plain_symbol(extent), name) for extent, name in zip(shape, dims, strict=False)]
+    return {symbol: name for symbol, name in symbols if symbol is not None and name is not None}
 
 
 def mark_names(inputs: Iterable[tuple[str, Any]]) -> dict[str, str]:

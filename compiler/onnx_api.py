@@ -1,0 +1,63 @@
+"""Compile an ONNX model: what :func:`attnc.compile` does with a file, its bytes, or a ModelProto.
+
+The onnx package is imported only where there is such a model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attnc.compiler.driver import Compiled, compile_graph
+from attnc.compiler.options import Options
+from attnc.compiler.report import record
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch import Tensor
+
+    from attnc.compiler.frontends.onnx.capture import CapturedOnnx
+
+    OnnxSource: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
+
+
+def is_onnx(model: object) -> bool:
+    """Whether a model is an ONNX one, by its type."""
+    return isinstance(model, str | os.PathLike | bytes) or type(model).__name__ == "ModelProto"
+
+
+def compile_onnx(
+    source: OnnxSource,
+    options: Options,
+    *,
+    inputs: Mapping[str, Tensor] | None = None,
+    sizes: Mapping[str, int | tuple[int, int | None]] | None = None,
+    name: str | None = None,
+) -> tuple[CapturedOnnx, Compiled]:
+    """Import and compile an ONNX model.
+
+    ``inputs`` are examples by name; where there are none, they are made. ``sizes`` says of a symbolic dimension its
+    length in made examples, or the (inclusive) bounds it has, by its name in the file or as ``input.axis``.
+    Raises OnnxError for a model that is wrong, ImportError where onnx isn't installed.
+    """
+    try:
+        from attnc.compiler.frontends.onnx.capture import capture_onnx
+        from attnc.compiler.frontends.onnx.importer import import_onnx
+    except ImportError as error:
+        raise ImportError("reading an ONNX model needs the onnx package: pip install attnc[onnx]") from error
+    given = Path(source) if isinstance(source, str | os.PathLike) else source
+    imported = import_onnx(given, inputs=inputs, sizes=sizes)
+    captured = capture_onnx(imported)
+    done = compile_graph(captured.exported.graph_module, options, name=name or imported.model.name)
+    done.report.notes.extend(captured.notes)
+    record(done.report)
+    return captured, done
+
+
+def example_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Example inputs by name; None where none are given. Raises ValueError for positional ones."""
+    if args:
+        raise ValueError("the inputs of an ONNX model have names: give them as kwargs")
+    return dict(kwargs) or None
