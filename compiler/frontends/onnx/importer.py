@@ -53,10 +53,15 @@ def import_onnx(
     module.leave(reasons)
     while True:
         program = _exported(module, given, shapes)
-        if not module.left:
+        left = dict(module.trace.left)
+        if not left and module.trace.missing:
+            raise OnnxError(
+                f"importing {model.name}: the output {module.trace.missing[0]!r} is no tensor of known rank"
+            )
+        if not left:
             return Imported(model, module, program, given, reasons)
-        reasons |= module.left
-        module.leave(module.left)
+        reasons |= left
+        module.leave(left)
 
 
 def _exported(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,11 +21,21 @@ from attnc.compiler.frontends.torch import private
 from attnc.compiler.host.known import holds_content
 
 
+@dataclass(eq=False)
+class Trace:
+    """What a run found out. An object of its own: ``torch.export`` puts a module's attributes back after tracing."""
+
+    left: dict[Node, str] = field(default_factory=dict)
+    """Nodes without a form in torch, with the reason."""
+    missing: list[str] = field(default_factory=list)
+    """Outputs of the model that nothing made, because of these."""
+
+
 class OnnxModule(nn.Module):
     """Takes the model's inputs by keyword, as :attr:`arguments` names them, and returns the tuple of its outputs.
 
     Weights are parameters; constants whose content passes may read (masks, tables of positions) are buffers. After a
-    trace ``left`` has the nodes without a form in torch, with the reason.
+    run ``trace`` says which nodes have no form in torch; until :meth:`leave` is told, outputs they lead to are zeros.
     """
 
     def __init__(self, model: Model) -> None:
@@ -32,7 +43,7 @@ class OnnxModule(nn.Module):
         self.model = model
         self.arguments = identifiers([port.name for port in model.inputs])
         """The keyword of each input, by its name in the file."""
-        self.left: dict[Node, str] = {}
+        self.trace = Trace()
         self.regional: frozenset[Node] = frozenset()
         """Nodes that run in onnxruntime."""
         self._items: Sequence[Node | tuple[Node, ...]] = model.nodes
@@ -72,7 +83,7 @@ class OnnxModule(nn.Module):
         self._relate(inputs)
         tracer = Tracer(self.model.versions, self.model.name)
         tracer.run(self._items, values, self._call_group)
-        self.left = tracer.left
+        self.trace.left, self.trace.missing = tracer.left, []
         return tuple(self._output(port.name, values) for port in self.model.outputs)
 
     def leave(self, nodes: Collection[Node]) -> None:
@@ -96,6 +107,7 @@ class OnnxModule(nn.Module):
             raise OnnxError(f"importing {self.model.name}: no node makes the output {name!r}")
         value = values[name]
         if value is MISSING or value is UNTYPED:
+            self.trace.missing.append(name)
             return torch.zeros(())
         made = materialise(value)
         return made.clone() if isinstance(value, Constant) else made
