@@ -18,6 +18,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from attnc.runtime.dispatch import OpLibrary
 
 SCHEMA = "region(Tensor[] inputs, str model) -> Tensor[]"
 
@@ -100,7 +103,7 @@ def _from_value(value: Any) -> Tensor:
     kind = value.element_type()
     for dtype, (_, number) in _BITS.items():
         if kind == number:
-            return torch.from_dlpack(value._ortvalue.to_dlpack()).view(dtype)
+            return from_dlpack(value._ortvalue.to_dlpack()).view(dtype)
     return torch.from_numpy(value.numpy())
 
 
@@ -125,10 +128,10 @@ def _fake(inputs: Sequence[Tensor], model: str) -> list[Tensor]:
     return made
 
 
-_library = torch.library.Library("onnx", "FRAGMENT")
+_library = OpLibrary("FRAGMENT", "onnx")
 _library.define(SCHEMA)
-_library.impl("region", run_region, "CPU")
-_library.impl("region", run_region, "BackendSelect")  # where no input says which backend
-torch.library.register_fake("onnx::region", _fake, lib=_library)
+_library.kernel("region", run_region, "CPU")
+_library.kernel("region", run_region, "BackendSelect")  # where no input says which backend
+_library.fake("region", _fake)
 
 region = torch.ops.onnx.region.default

@@ -23,6 +23,7 @@ ALLOWED = {
         "attnc.codegen.source",
         "attnc.runtime",
         "numpy",
+        "onnxruntime",
         "torch",
         "triton",
     },

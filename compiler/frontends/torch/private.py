@@ -273,7 +273,7 @@ def untraced() -> Iterator[None]:
 
 def any_size() -> Any:
     """A context that traces without the assumption that a symbolic size is neither 0 nor 1."""
-    return size_settings.patch(backed_size_oblivious=True)
+    return size_settings.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
 
 
 def export_any_size(

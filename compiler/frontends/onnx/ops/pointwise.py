@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from attnc.compiler.frontends.onnx.dtypes import dtype_of
 from attnc.compiler.frontends.onnx.errors import NoForm, wrong
-from attnc.compiler.frontends.onnx.known import Value, is_scalar, materialise, number
+from attnc.compiler.frontends.onnx.known import Constant, Sizes, Value, is_scalar, materialise, number, untraced
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.table import ALL, op
 
@@ -186,10 +186,14 @@ def cast(node: Node, x: Tensor) -> Tensor:
     return _converted(node, x, dtype_of(node.get("to")))
 
 
-@op("CastLike", stored=True)
-def cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
-    """The element type of another tensor."""
-    return _converted(node, x, like.dtype)
+@op("CastLike", known=ALL, stored=True)
+def cast_like(node: Node, x: Value, like: Value) -> Tensor | Constant:
+    """The element type of another tensor; a constant stays one, whatever the other tensor is."""
+    dtype = like.dtype if isinstance(like, Constant | Sizes) else materialise(like).dtype
+    if isinstance(x, Constant):
+        with untraced():
+            return Constant(_converted(node, x.tensor, dtype))
+    return _converted(node, materialise(x), dtype)
 
 
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
