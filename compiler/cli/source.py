@@ -53,6 +53,8 @@ def load(src: str, inputs: Path | None, ranges: tuple[DimRange, ...] = ()) -> Su
 
 def _onnx(src: str, inputs: Path | None, ranges: tuple[DimRange, ...]) -> Subject:
     """An ONNX file: its sizes have names of its own, its inputs too."""
+    if not Path(src).is_file():
+        raise CliError(f"reading {src}: no such file")
     sizes = {given.name: given.lo if given.fixed else (given.lo, given.hi) for given in ranges}
     kwargs = {} if inputs is None else dict(read_npz(inputs))
     return Subject(src, Path(src), (), kwargs, sizes or None)

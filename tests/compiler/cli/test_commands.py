@@ -168,6 +168,6 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_module_and_script_are_the_same_command() -> None:
     script = Path(sys.executable).with_name("attnc")
     for command in ([str(script)], [sys.executable, "-m", "attnc"]):
-        done = subprocess.run([*command, "explain", "x.onnx"], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "explain", "x.pt2"], capture_output=True, text=True, check=False)
         assert done.returncode == 1 and done.stdout == ""
-        assert done.stderr.startswith("attnc: x.onnx: this version does not read ONNX files; sources are ")
+        assert done.stderr.startswith("attnc: x.pt2: this version does not read exported programs; sources are ")

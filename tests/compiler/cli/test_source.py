@@ -89,7 +89,7 @@ def test_inputs_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("src", "message"),
     [
-        ("model.onnx", "does not read ONNX files"),
+        ("missing.onnx", r"reading missing\.onnx: no such file"),
         ("model.pt2", "does not read exported programs"),
         ("model.attnc", "does not read compiled artifacts"),
         ("nowhere", "no such file, folder or model"),
