@@ -9,7 +9,7 @@ import torch
 
 from attnc.compiler.driver import Compiled, compile_graph, compile_ir
 from attnc.compiler.host.exported import Exported, capture_exported
-from attnc.compiler.onnx_api import compile_onnx, example_of, is_onnx
+from attnc.compiler.onnx_api import Whole, compile_onnx, example_of, is_onnx
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
 from attnc.ir.graph import Graph
@@ -52,6 +52,21 @@ class Program:
         return f"<attnc.Program {self.report.name}: {self.report.fused}/{self.report.total} attentions fused>"
 
 
+class WholeProgram(Program):
+    """An ONNX model that onnxruntime runs whole, because torch can't hold it; its report says why."""
+
+    def __init__(self, whole: Whole) -> None:
+        self.module = torch.fx.GraphModule({}, torch.fx.Graph())
+        self.graph = Graph(whole.report.name)
+        self.report = whole.report
+        self.kernel_names = {}
+        self.model = whole.model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on inputs by name, or in order; see :class:`~attnc.runtime.onnx_whole.OnnxruntimeModel`."""
+        return self.model(**dict(zip(self.model.inputs, args, strict=False)), **kwargs)
+
+
 def compile(
     model: torch.nn.Module | Graph | OnnxSource,
     args: tuple[Any, ...] = (),
@@ -75,9 +90,10 @@ def compile(
         record(done.report)
         return Program(done.module, done, None)
     if is_onnx(model):
-        captured, done = compile_onnx(
-            model, chosen, inputs=example_of(args, kwargs or {}), sizes=dynamic_shapes, name=name
-        )
+        found = compile_onnx(model, chosen, inputs=example_of(args, kwargs or {}), sizes=dynamic_shapes, name=name)
+        if isinstance(found, Whole):
+            return WholeProgram(found)
+        captured, done = found
         return Program(captured.exported.finished(done.module), done, captured.exported, captured.inputs)
     exported = capture_exported(
         torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)

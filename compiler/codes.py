@@ -35,6 +35,12 @@ CODES: dict[str, Code] = {
         "passed without a copy where types allow.",
         "Nothing, where the share is small. Else fold what is constant with onnxsim or export from torch.",
     ),
+    "ATTNC-ONNX-WHOLE": Code(
+        "host",
+        "a whole ONNX model runs in onnxruntime",
+        "An input or output is no tensor (a sequence, strings) or of unknown rank, or torch.export refuses the model.",
+        "Give the model inputs of known rank; cut off what handles sequences or strings, and compile the rest.",
+    ),
     # -- attentions left to the host ---------------------------------------------------------------------------------
     "ATTNC-WEIGHTS-USED": Code(
         "left",

@@ -63,20 +63,24 @@ def region_of(digest: str) -> Region:
 
 @functools.lru_cache(maxsize=256)
 def _session(digest: str, threads: int) -> Any:
+    return open_session(region_of(digest).model, threads)
+
+
+def open_session(model: str | bytes, threads: int) -> Any:
+    """A session of onnxruntime on a model's bytes, or its path. Raises RuntimeError where there can be none."""
     try:
         import onnxruntime
     except ImportError as error:
         raise RuntimeError(
-            "onnx::region: a part of this model runs in onnxruntime, which is not installed; pip install onnxruntime"
+            "a part of this model runs in onnxruntime, which is not installed; pip install onnxruntime"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    model = region_of(digest).model
+    options.log_severity_level = 4
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise RuntimeError(f"onnx::region: onnxruntime refuses the model {digest}: {error}") from error
+        raise RuntimeError(f"onnxruntime refuses the model: {error}") from error
 
 
 _BITS = {
@@ -87,7 +91,8 @@ _BITS = {
 """Types numpy lacks: the integers of their bits, and ONNX's number of the type."""
 
 
-def _to_value(x: Tensor) -> Any:
+def to_value(x: Tensor) -> Any:
+    """A tensor as onnxruntime takes it."""
     import onnxruntime
 
     x = x.detach().contiguous()
@@ -97,7 +102,8 @@ def _to_value(x: Tensor) -> Any:
     return onnxruntime.OrtValue.ortvalue_from_numpy(x.numpy())
 
 
-def _from_value(value: Any) -> Tensor:
+def from_value(value: Any) -> Tensor:
+    """A result of onnxruntime as a tensor."""
     if not value.is_tensor():
         raise RuntimeError("onnx::region: an output is no tensor")
     kind = value.element_type()
@@ -111,9 +117,9 @@ def run_region(inputs: Sequence[Tensor], model: str) -> list[Tensor]:
     """Run a registered model on tensors."""
     session = _session(model, torch.get_num_threads())
     names = [given.name for given in session.get_inputs()]
-    feeds = dict(zip(names, map(_to_value, inputs), strict=True))
+    feeds = dict(zip(names, map(to_value, inputs), strict=True))
     values = session.run_with_ort_values([given.name for given in session.get_outputs()], feeds)
-    return [_from_value(value) for value in values]
+    return [from_value(value) for value in values]
 
 
 def _fake(inputs: Sequence[Tensor], model: str) -> list[Tensor]:

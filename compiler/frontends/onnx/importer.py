@@ -11,7 +11,8 @@ import torch
 from onnx import ModelProto
 from torch import Tensor
 
-from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
+from attnc.compiler.frontends.onnx.dtypes import to_array
+from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError, TorchRefuses
 from attnc.compiler.frontends.onnx.examples import Lengths, dynamic_shapes, example_inputs, given_inputs
 from attnc.compiler.frontends.onnx.model import Model, read_model
 from attnc.compiler.frontends.onnx.module import OnnxModule
@@ -34,7 +35,7 @@ class Imported:
 
 
 def import_onnx(
-    source: str | Path | bytes | ModelProto,
+    source: str | Path | bytes | ModelProto | Model,
     *,
     inputs: Mapping[str, Tensor] | None = None,
     sizes: Mapping[str, int | tuple[int, int | None]] | None = None,
@@ -42,9 +43,10 @@ def import_onnx(
     """Import a model. ``inputs`` are examples, by name. ``sizes`` has for a symbolic dimension its length in made
     examples, or its bounds.
 
-    Raises OnnxError for a model that is wrong, naming the node, its inputs and their types.
+    Raises OnnxError for a model that is wrong, naming the node, its inputs and their types; NoForm where torch can't
+    hold it: an input or output that is no tensor, or something ``torch.export`` refuses.
     """
-    model = read_model(source)
+    model = source if isinstance(source, Model) else read_model(source)
     module = OnnxModule(model)
     examples = given_inputs(model, inputs) if inputs is not None else example_inputs(model, Lengths(model, sizes))
     shapes = dynamic_shapes(model, module.arguments, sizes)
@@ -52,16 +54,35 @@ def import_onnx(
     reasons = {node: NO_FORM for node in model.nodes if not has_form(node)}
     module.leave(reasons)
     while True:
-        program = _exported(module, given, shapes)
-        left = dict(module.trace.left)
-        if not left and module.trace.missing:
-            raise OnnxError(
-                f"importing {model.name}: the output {module.trace.missing[0]!r} is no tensor of known rank"
-            )
+        try:
+            program = _exported(module, given, shapes)
+            left = dict(module.trace.left)
+        except TorchRefuses as error:
+            if error.node in reasons or not _runs(model, examples):
+                raise
+            left = {error.node: f"torch refuses it ({error.__cause__})"}
         if not left:
-            return Imported(model, module, program, given, reasons)
+            break
         reasons |= left
         module.leave(left)
+    if module.trace.missing:
+        raise NoForm(f"the output {module.trace.missing[0]!r} is no tensor of known rank")
+    return Imported(model, module, program, given, reasons)
+
+
+def _runs(model: Model, examples: Mapping[str, Tensor]) -> bool:
+    """Whether onnxruntime runs the model: what torch refuses is then a fault of ours."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    source = str(Path(model.folder, Path(model.name).name)) if model.folder else model.proto.SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session.run(None, {name: to_array(x) for name, x in examples.items()})
+    except Exception:
+        return False
+    return True
 
 
 def _exported(
@@ -72,4 +93,4 @@ def _exported(
     except (NoForm, OnnxError):
         raise
     except Exception as error:
-        raise OnnxError(f"importing {module.model.name}: torch.export says {error}") from error
+        raise NoForm(f"torch.export says {error}") from error

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnc.compiler.frontends.onnx import arithmetic
 from attnc.compiler.frontends.onnx.dtypes import STORED_ONLY
-from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError, wrong
+from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError, TorchRefuses, wrong
 from attnc.compiler.frontends.onnx.known import MOST_ELEMENTS, Constant, Sizes, Value, materialise, untraced
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.ops import bodies, entry_of
@@ -88,7 +88,7 @@ class Tracer:
         except private.DATA_DEPENDENT as error:
             self.left[node] = f"a size in it is data ({str(error).splitlines()[0]})"
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise wrong(node, f"{_described(node, inputs)}: {error}") from error
+            raise TorchRefuses(node, f"importing {node}: {_described(node, inputs)}: {error}") from error
         return nothing
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import networkx
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, helper
 
 import attnc
+from attnc.compiler.frontends.onnx import table
+from attnc.compiler.frontends.onnx.errors import OnnxError
 from attnc.compiler.frontends.onnx.grouping import boundary, grouped, names_read
 from attnc.compiler.frontends.onnx.importer import import_onnx
 from attnc.compiler.frontends.onnx.node import Node, read_node
@@ -150,3 +153,34 @@ def test_what_a_group_reads_and_gives() -> None:
     nodes = nodes_of([[], [0], [1], [2, 0]])
     readers = {f"v{i}": [n for n in nodes if f"v{i}" in n.inputs] for i in range(4)}
     assert boundary(nodes[1:3], readers, ["v1"]) == (["v0"], ["v1", "v2"])
+
+
+def test_a_form_that_torch_refuses_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours must not stop a model that onnxruntime runs; one of the model must."""
+    proto = model([node("Exp", "x", "h"), node("Neg", "h", "y")], {"x": (FLOAT, ["n"])}, {"y": (FLOAT, None)})
+    broken = dataclasses.replace(table._TABLE["", "Exp"][0], form=lambda node, x: x.reshape(7, 7, 7))
+    monkeypatch.setitem(table._TABLE, ("", "Exp"), [broken])
+    program = attnc.compile(proto)
+    (note,) = [note for note in program.report.notes if note.code == "ATTNC-ONNX-REGION"]
+    assert "Exp: torch refuses it" in note.message
+    x = torch.randn(9)
+    torch.testing.assert_close(program(x=x)[0], -torch.exp(x))
+
+
+def test_a_model_that_is_wrong_is_not() -> None:
+    proto = model([node("MatMul", "x w", "y")], {"x": (FLOAT, ["n", 4])}, {"y": (FLOAT, None)}, w=np.ones((5, 3), "f"))
+    with pytest.raises(
+        OnnxError, match=r"importing MatMul, node '/matmul_y': x is float32\[.*, 4\], w is float32\[5, 3\]"
+    ):
+        attnc.compile(proto)
+
+
+def test_what_torch_cannot_hold_is_left_whole() -> None:
+    proto = model([node("SequenceConstruct", "x x", "y")], {"x": (FLOAT, ["n"])}, {"y": (FLOAT, None)})
+    proto.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", FLOAT, None))
+    program = attnc.compile(proto)
+    assert [note.code for note in program.report.notes] == ["ATTNC-ONNX-WHOLE"]
+    x = torch.randn(3)
+    ((first, second),) = program(x=x)
+    assert torch.equal(first, x)
+    assert torch.equal(second, x)
