@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
 from attnc.compiler.frontends.onnx.grouping import boundary, grouped, names_read
-from attnc.compiler.frontends.onnx.known import MOST_ELEMENTS, Constant, materialise
+from attnc.compiler.frontends.onnx.known import MOST_ELEMENTS, Constant, Sizes, materialise
 from attnc.compiler.frontends.onnx.model import Model, identifiers
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.regions import Untyped, call_region
@@ -29,6 +29,8 @@ class Trace:
     """Nodes without a form in torch, with the reason."""
     missing: list[str] = field(default_factory=list)
     """Outputs of the model that nothing made, because of these."""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The shape of each float32 value, sizes as they were traced."""
 
 
 class OnnxModule(nn.Module):
@@ -84,6 +86,7 @@ class OnnxModule(nn.Module):
         tracer = Tracer(self.model.versions, self.model.name)
         tracer.run(self._items, values, self._call_group)
         self.trace.left, self.trace.missing = tracer.left, []
+        self.trace.shapes = {name: tuple(value.shape) for name, value in values.items() if _is_float(value)}
         return tuple(self._output(port.name, values) for port in self.model.outputs)
 
     def leave(self, nodes: Collection[Node]) -> None:
@@ -120,6 +123,10 @@ class OnnxModule(nn.Module):
                 if isinstance(dim, str):
                     length = inputs[self.arguments[port.name]].shape[place]
                     private.check_equal(first.setdefault(dim, length), length)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor | Constant | Sizes) and value.dtype == torch.float32
 
 
 def _with_parameters(
