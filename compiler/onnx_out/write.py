@@ -28,7 +28,7 @@ class Emitted:
 def replace_attentions(model: Model, sites: Iterable[Site], shapes: Mapping[str, Shape]) -> Emitted:
     """Replace each attention found that means exactly what the operator computes.
 
-    ``sites`` are those of the model's report, ``shapes`` those of its float32 values as they were traced. The result runs
+    ``sites`` are those of the report, ``shapes`` those of the float32 values as they were traced. The result runs
     in onnxruntime as it is.
     """
     matcher, writer = Matcher(model, shapes), _Writer(model)
