@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from attnc.compiler.inspection.policy import Verdict, judge
+
+__all__ = ["Float64", "Verdict", "check", "judge", "reference", "widened"]
 
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
@@ -34,38 +37,6 @@ def reference(model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     with torch.no_grad(), Float64():
         output: Tensor = wide(**{name: widened(value) for name, value in inputs.items()})
     return output
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Errors of ours and of eager against float64, and the bound they imply."""
-
-    ours: float
-    eager: float
-    bound: float
-
-    @property
-    def passed(self) -> bool:
-        return self.ours <= self.bound
-
-    def __str__(self) -> str:
-        word = "within" if self.passed else "OVER"
-        return f"error {self.ours:.1e} (eager {self.eager:.1e}), {word} the bound {self.bound:.1e}"
-
-
-def judge(ours: Tensor, eager: Tensor, ref: Tensor) -> Verdict:
-    """Compare elementwise over the finite elements of ``ref``; all three have one shape.
-
-    A result that isn't finite where eager's and the reference are has an infinite error.
-    """
-    finite = ref.isfinite()
-    scale = ref[finite].abs().max().item() or 1.0
-    both = finite & eager.isfinite()
-    eager_error = (eager.double() - ref)[both].abs().max().item() / scale
-    broken = bool((~ours.isfinite() & both).any())
-    seen = finite & ours.isfinite()
-    error = float("inf") if broken else (ours.double() - ref)[seen].abs().max().item() / scale
-    return Verdict(error, eager_error, 2 * eager_error + 4 * torch.finfo(ours.dtype).eps)
 
 
 def check(run: Callable[..., Tensor], model: nn.Module, inputs: Mapping[str, Tensor]) -> Verdict:

@@ -12,10 +12,12 @@ import torch
 from torch.utils._pytree import tree_map
 
 from attnc.compiler.frontends.torch.arguments import to_fx
+from attnc.compiler.frontends.torch.dtypes import TO_TORCH
 from attnc.compiler.frontends.torch.names import op_name, resolve
 from attnc.compiler.host.lower_rope import RopeProgram
 from attnc.compiler.planning.plan import plan_attention
 from attnc.ir.graph import Graph
+from attnc.ir.types import TensorType, Type
 from attnc.ir.values import Arg, Op, Value
 from attnc.runtime import reference
 
@@ -53,6 +55,8 @@ class Interpreter:
                 op.meta["target"] if "target" in op.meta and op_name(op.meta["target"]) == op.name else resolve(op.name)
             )
             args, kwargs = self._call_arguments(op)
+            if op.dialect == "onnx":  # onnxruntime takes what the file says, in float64 too
+                args = [[_narrowed(x, v.type) for x, v in zip(args[0], op.operands, strict=True)], *args[1:]]
             result = self._widened(target(*args, **kwargs))
             for value in op.results:
                 self.values[value] = result
@@ -84,6 +88,11 @@ class Interpreter:
 
     def _widened(self, result: Any) -> Any:
         return tree_map(_wide_tensor, result) if self.wide else result
+
+
+def _narrowed(x: Any, type: Type) -> Any:
+    """A tensor in the dtype its value is declared with."""
+    return x.to(TO_TORCH[type.dtype]) if isinstance(type, TensorType) else x
 
 
 def _wide_dtype(leaf: Any) -> Any:
