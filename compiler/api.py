@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnc.compiler.driver import Compiled, compile_graph, compile_ir
 from attnc.compiler.host.exported import Exported, capture_exported
+from attnc.compiler.host.ports import output_names, unique
+from attnc.compiler.hosted import Hosted, host
 from attnc.compiler.onnx_api import Whole, compile_onnx, example_of, is_onnx
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
 from attnc.ir.graph import Graph
+from attnc.ir.values import Value
 
 if TYPE_CHECKING:
     from attnc.compiler.onnx_api import OnnxSource
@@ -23,7 +28,8 @@ __all__ = ["Program", "compile", "explain", "reports"]
 class Program:
     """A compiled model: call it like the model.
 
-    ``graph`` is its IR, ``report`` what was done, ``kernel_names`` the name of each of its kernels by plan.
+    ``graph`` is its IR, ``report`` what was done, ``kernel_names`` the name of each of its kernels by plan,
+    ``output_names`` what :meth:`run` calls its results.
     """
 
     def __init__(
@@ -31,21 +37,47 @@ class Program:
         module: torch.fx.GraphModule,
         done: Compiled,
         exported: Exported | None,
-        names: Mapping[str, str] | None = None,
+        names: Sequence[str] | None = None,
+        inputs: Mapping[str, str] | None = None,
     ) -> None:
         self.module = module
         self.graph = done.graph
         self.report = done.report
         self.kernel_names = {plan: done.context.kernel_name(plan) for plan in done.context.kernels}
+        self.output_names = _names(done.graph) if exported is None else output_names(exported.out_spec, names)
+        self._kernels = done.context.kernels
         self._exported = exported
-        self._names = dict(names or {})
+        self._arguments = dict(inputs or {})
+
+    @cached_property
+    def hosted(self) -> Hosted:
+        """The program over named inputs and outputs. Raises NotSavable for what has no form in one."""
+        return host(self.module, self.graph, self.output_names)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Results by name of inputs by name: numpy arrays, torch tensors, or anything with ``__dlpack__``.
+
+        Results are numpy arrays where all arrays given are, else torch tensors. Raises ValueError and TypeError for
+        inputs that aren't what the program takes, NotSavable for a program that can't be run by name.
+        """
+        return self.hosted.run(inputs)
+
+    def save(self, path: str | Path, *, targets: Sequence[str] = ("cpu",)) -> None:
+        """Write the program to a file that :func:`attnc.load` runs without this compiler.
+
+        ``targets``: what machine code of its kernels is for, in the order they are tried: ``cpu`` (processors like this
+        machine's), ``cpu-avx2``, ``sm_90``, … Raises NotSavable for a program or a target that a file can't hold.
+        """
+        from attnc.compiler.artifact import save
+
+        save(Path(path), self.report.name, self.hosted, self.graph, self._kernels, tuple(dict.fromkeys(targets)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on inputs of the example's structure; a graph from text takes its inputs in order, returns a tuple."""
         if self._exported is None:
             return self.module(*args)
-        if self._names:
-            kwargs = {self._names.get(name, name): value for name, value in kwargs.items()}
+        if self._arguments:
+            kwargs = {self._arguments.get(name, name): value for name, value in kwargs.items()}
         return self._exported.call(self.module, args, kwargs)
 
     def __repr__(self) -> str:
@@ -94,13 +126,18 @@ def compile(
         if isinstance(found, Whole):
             return WholeProgram(found)
         captured, done = found
-        return Program(captured.exported.finished(done.module), done, captured.exported, captured.inputs)
+        return Program(captured.exported.finished(done.module), done, captured.exported, captured.outputs, captured.inputs)
     exported = capture_exported(
         torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)
     )
     done = compile_graph(exported.graph_module, chosen, name=name or type(model).__name__)
     record(done.report)
-    return Program(exported.finished(done.module), done, exported)
+    return Program(exported.finished(done.module), done, exported, getattr(model, "output_names", None))
+
+
+def _names(graph: Graph) -> tuple[str, ...]:
+    """What the results of a graph from text are called: as their values."""
+    return unique([v.name if isinstance(v, Value) else f"output_{i}" for i, v in enumerate(graph.outputs)])
 
 
 def explain(

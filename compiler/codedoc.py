@@ -15,6 +15,7 @@ LEVELS = {
     "inexact": "Less exact than in the model's own dtype",
     "host": "Whole graphs left to the host",
     "derive": "Models without an incremental program",
+    "artifact": "Programs that no artifact can hold",
     "error": "Errors",
 }
 

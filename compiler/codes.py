@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Code:
     """One stable code. ``level``: ``left`` (an attention left to the host), ``other`` (not an attention), ``host``
     (the whole graph left to the host), ``downgrade`` (right, but slower or heavier than it could be), ``inexact`` (less
-    exact than in the model's own dtype), ``derive`` (no incremental program), ``error``.
+    exact than in the model's own dtype), ``derive`` (no incremental program), ``artifact`` (no artifact), ``error``.
     """
 
     level: str
@@ -307,6 +307,26 @@ CODES: dict[str, Code] = {
         "a size or a choice read out of data",
         "The number of elements, or a branch, depends on the tokens' values.",
         "Use fixed sizes: where() instead of boolean indexing.",
+    ),
+    # -- no artifact -----------------------------------------------------------------------------------------------
+    "ATTNC-ARTIFACT-OP": Code(
+        "artifact",
+        "an operator that an artifact can't hold",
+        "An artifact runs without the model's code: control flow, operators of other libraries, objects that are no "
+        "tensors and operators that touch files or other memory have no form in it.",
+        "Take it out of the model's forward, or write it with operators of torch.",
+    ),
+    "ATTNC-ARTIFACT-CONSTANT": Code(
+        "artifact",
+        "a constant that an artifact can't hold",
+        "Weights are kept in the safetensors format, which has no quantised, sparse or complex128 tensors.",
+        "Convert it to an ordinary tensor.",
+    ),
+    "ATTNC-ARTIFACT-TARGET": Code(
+        "artifact",
+        "no machine code can be made for a target",
+        "The target's compiler isn't here or rejects the kernel, or the program was compiled for a GPU.",
+        "Compile for a processor and name GPUs as targets; name the targets that can be built here.",
     ),
     "ATTNC-VERIFY": Code(
         "error",

@@ -20,7 +20,8 @@ def compile_library(
     # Libraries to link come last: linkers resolve them against what stands before.
     libraries = tuple(flag for flag in flags if flag.startswith("-l"))
     others = tuple(flag for flag in flags if not flag.startswith("-l"))
-    command = [*toolchain.command, *others, str(source), "-o", str(output), *libraries]
+    here = f"-ffile-prefix-map={source.parent}=."  # no path of this machine in the library
+    command = [*toolchain.command, *others, here, str(source), "-o", str(output), *libraries]
     what = f"building {source.name} with {toolchain.version}"
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=source.parent)

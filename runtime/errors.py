@@ -24,3 +24,14 @@ class ToolchainMissing(RuntimeError):
 
 class PlanMissing(RuntimeError):
     """A plan digest that neither this process nor the store knows."""
+
+
+class ArtifactError(RuntimeError):
+    """A file that is no artifact, is damaged, was written by another version, or can't run on this machine.
+
+    ``entry`` is the part of the file that is wrong; empty where it is the file itself.
+    """
+
+    def __init__(self, message: str, *, entry: str = "") -> None:
+        super().__init__(message)
+        self.entry = entry

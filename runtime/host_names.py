@@ -9,15 +9,9 @@ from typing import Any
 import torch
 
 from attnc.runtime.abi import DTYPES
+from attnc.runtime.host_allowed import allowed_name, allowed_schema
 from attnc.runtime.host_program import HostProgram
 from attnc.runtime.host_steps import Literal
-
-LIBRARIES = ("aten", "prims", "attnc")
-"""Whose operators a program may call."""
-NAMED = ("transformers.grouped_mm_fallback.default",)
-"""Operators of other libraries that a program may call."""
-BARRED = ("aten.from_file.default", "aten.from_file.out")
-"""What it may not: these open files."""
 
 _MORE_DTYPES = {
     "f8e4m3": torch.float8_e4m3fn,
@@ -36,9 +30,7 @@ _DTYPE_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 def operators(program: HostProgram) -> dict[str, Callable[..., Any]]:
     """The operators of a program by name. Raises ValueError that lists all it may not call and all torch lacks."""
     names = dict.fromkeys(step.op for step in program.steps)
-    barred = [name for name in names if not _allowed(name)]
-    if barred:
-        raise ValueError(f"binding a host program: it may not call {', '.join(barred)}")
+    _check_allowed([name for name in names if not allowed_name(name)])
     if any(name.startswith("attnc.") for name in names):
         import_module("attnc.runtime.ops")  # registers them
     found = {name: _operator(name) for name in names}
@@ -48,14 +40,22 @@ def operators(program: HostProgram) -> dict[str, Callable[..., Any]]:
             f"binding a host program: torch {torch.__version__} has no operator {', '.join(unknown)}. It may be one of "
             "another version of torch, or of a library that has to be imported first."
         )
-    return {name: operator for name, operator in found.items() if operator is not None}
+    known = {name: operator for name, operator in found.items() if operator is not None}
+    _check_allowed([name for name, operator in known.items() if not allowed_schema(operator._schema)])
+    return known
 
 
-def _allowed(name: str) -> bool:
-    return (name.split(".")[0] in LIBRARIES or name in NAMED) and name not in BARRED
+def _check_allowed(barred: list[str]) -> None:
+    if barred:
+        raise ValueError(f"binding a host program: it may not call {', '.join(barred)}")
 
 
-def _operator(name: str) -> Callable[..., Any] | None:
+def allowed(operator: torch._ops.OpOverload[Any, Any], name: str) -> bool:
+    """Whether a program may call an operator."""
+    return allowed_name(name) and allowed_schema(operator._schema)
+
+
+def _operator(name: str) -> torch._ops.OpOverload[Any, Any] | None:
     library, operator, overload = name.split(".")
     if library == "prims":
         import_module("torch._prims")  # registers them

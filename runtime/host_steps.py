@@ -18,6 +18,26 @@ SizeProgram: TypeAlias = tuple[int | float | str, ...]
 an operation on the topmost entries of the stack (``.mul``); one entry is left. ``("B", 2, ".mul")`` is 2·B.
 """
 
+LONGEST = 4096
+"""Tokens a size program may have, and bits a power or a shift may give: a program from a file must not run for ever."""
+_DEEPEST = 16
+"""Lists within lists of an argument."""
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    """Raises OverflowError for a power that is too long a number."""
+    if isinstance(base, int) and isinstance(exponent, int) and abs(exponent) * base.bit_length() > LONGEST:
+        raise OverflowError(f"a size is {base}**{exponent}")
+    return base**exponent  # type: ignore[no-any-return]
+
+
+def _shifted(number: int, by: int) -> Number:
+    """Raises OverflowError for a shift that gives too long a number."""
+    if by > LONGEST:
+        raise OverflowError(f"a size is {number}<<{by}")
+    return number << by
+
+
 OPERATIONS: dict[str, tuple[int, Callable[..., Number]]] = {
     "add": (2, operator.add),
     "sub": (2, operator.sub),
@@ -27,11 +47,11 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Number]]] = {
     "floordiv": (2, operator.floordiv),
     "mod": (2, operator.mod),
     "truediv": (2, operator.truediv),
-    "pow": (2, operator.pow),
+    "pow": (2, _power),
     "abs": (1, abs),
     "max": (2, max),
     "min": (2, min),
-    "lshift": (2, operator.lshift),
+    "lshift": (2, _shifted),
     "rshift": (2, operator.rshift),
     "int": (1, int),
     "float": (1, float),
@@ -125,6 +145,8 @@ def evaluate(program: SizeProgram, names: Mapping[str, Number]) -> Number:
 def check_size(program: SizeProgram, names: Collection[str]) -> None:
     """Raise ValueError where a size program is none over these named sizes and some registers."""
     depth = 0
+    if len(program) > LONGEST:
+        raise ValueError(f"a size program has {len(program)} tokens, more than {LONGEST}")
     for token in program:
         if isinstance(token, str) and token[:1] == ".":
             if token[1:] not in OPERATIONS:
@@ -161,10 +183,12 @@ def encode(arg: Arg) -> Any:
     return arg
 
 
-def decode(data: Any) -> Arg:
+def decode(data: Any, depth: int = 0) -> Arg:
     """The argument :func:`encode` wrote. Raises ValueError for anything else."""
     if isinstance(data, list):
-        return tuple(decode(item) for item in data)
+        if depth == _DEEPEST:
+            raise ValueError("an argument has lists within lists within lists")
+        return tuple(decode(item, depth + 1) for item in data)
     if data is None or isinstance(data, bool | int | float | str):
         return data
     if isinstance(data, dict) and len(data) == 1:

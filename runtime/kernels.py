@@ -73,6 +73,35 @@ def register_plan(plan: KernelPlan, source: Source | None, *, build: bool = True
     return digest
 
 
+def adopt_plan(plan: KernelPlan, source: Source | None, library: Path | None = None) -> int:
+    """Make ``plan`` callable by its digest in this process alone; nothing is recorded for later ones.
+
+    ``library``: its kernel, built elsewhere, which is loaded where the plan has none yet. Without it the kernel is built
+    from ``source`` when it is first asked for, and without either the plan runs on the ATen reference. Raises
+    BuildError for a library that doesn't load or is of another plan, ValueError for a source of another plan.
+    """
+    digest = plan.digest
+    if source is not None and source.plan != digest:
+        raise ValueError(f"adopting plan {digest}: its source was written for plan {source.plan}")
+    with _build_lock:
+        if library is not None and digest not in _kernels:
+            _kernels[digest] = _load(plan, library)
+        if digest not in _known or (source is not None and _known[digest][1] is None):
+            _known[digest] = (plan, source)
+            _without_kernel.pop(digest, None)
+    return digest
+
+
+def without_kernel(digest: int) -> str | None:
+    """Why a plan runs on torch operators; None where it doesn't, or nobody has asked for its kernel yet."""
+    return _without_kernel.get(digest)
+
+
+def has_kernels() -> bool:
+    """Whether any kernel is loaded: then calls are worth making even where none can be built."""
+    return bool(_kernels)
+
+
 def resolve(digest: int) -> KernelPlan:
     """The plan with this digest, from this process or the store. Raises PlanMissing."""
     return _lookup(digest)[0]
@@ -113,7 +142,7 @@ def kernel(digest: int) -> Kernel | None:
             _without_kernel[digest] = str(error)
             warn_no_toolchain(str(error))
             return None
-        _kernels[digest] = _load(plan, entry)
+        _kernels[digest] = _load(plan, entry.library)
         return _kernels[digest]
 
 
@@ -167,17 +196,17 @@ def source_entry(plan: KernelPlan | PagedPlan, source: Source, op: str = "attent
     return library_entry(lambda toolchain: kernel_spec(plan, source, toolchain), name)
 
 
-def _load(plan: KernelPlan, entry: Entry) -> Kernel:
+def _load(plan: KernelPlan, path: Path) -> Kernel:
     try:
-        library = ctypes.CDLL(str(entry.library))
+        library = ctypes.CDLL(str(path))
         run, shape, status = (_address(library, f"attnc_{name}") for name in ("run", "shape", "status"))
         library.attnc_plan_digest.restype = ctypes.c_uint64
         digest = library.attnc_plan_digest()
     except (OSError, AttributeError) as error:
-        raise BuildError(f"loading the kernel {entry.library}: {error}. Run `attnc cache clear`.") from error
+        raise BuildError(f"loading the kernel {path}: {error}. Run `attnc cache clear`.") from error
     if digest != plan.digest:
-        raise BuildError(f"loading the kernel {entry.library}: it says it is of plan {digest}, not {plan.digest}.")
-    return Kernel(plan, entry.path, run, shape, status, library)
+        raise BuildError(f"loading the kernel {path}: it says it is of plan {digest}, not {plan.digest}.")
+    return Kernel(plan, path.parent, run, shape, status, library)
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:

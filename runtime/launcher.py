@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -42,10 +43,15 @@ def launcher_spec(toolchain: Toolchain) -> BuildSpec:
         flags=FLAGS,
         toolchain=toolchain,
         includes=(INCLUDE_DIR, torch_root / "include"),
-        locations=(f"-L{torch_root / 'lib'}",),
+        locations=(
+            f"-L{torch_root / 'lib'}",
+            f"-ffile-prefix-map={torch_root}=torch",
+            f"-ffile-prefix-map={INCLUDE_DIR}=attnc",
+        ),
         depends={
             "abi": str(LAUNCHER_ABI),
             "torch": torch.__version__,
+            "paths": "mapped",  # launchers of earlier versions hold paths of the machine that built them
             "abi.h": hashlib.sha256(abi.read_bytes()).hexdigest(),
         },
     )
@@ -59,14 +65,10 @@ def obtain() -> Entry:
 def load() -> ctypes.CDLL:
     """Load the launcher, which registers the CPU kernel of ``attnc::attention``; its schema must be defined.
 
-    Once per process. Raises ToolchainMissing when it isn't built and can't be, BuildError when building or loading
-    fails.
+    Once per process. One that was offered is taken before one is built. Raises ToolchainMissing when it isn't built and
+    can't be, BuildError when building or loading fails.
     """
-    built = obtain()
-    try:
-        library = ctypes.CDLL(str(built.library))
-    except OSError as error:
-        raise BuildError(f"loading the launcher {built.library}: {error}") from error
+    library = _opened()
     library.attnc_register.argtypes = [ctypes.c_int64, ctypes.POINTER(PlanRecord)]
     callback = Resolver(functools.partial(_resolve, library))
     library.attnc_set_resolver(callback)
@@ -75,6 +77,25 @@ def load() -> ctypes.CDLL:
 
 
 _keep_alive: list[object] = []
+_offered: list[Path] = []
+
+
+def offer(library: Path) -> None:
+    """A launcher that was built elsewhere for this kind of machine and :data:`LAUNCHER_ABI`: spares building one."""
+    _offered.append(library)
+
+
+def _opened() -> ctypes.CDLL:
+    for path in _offered:
+        with contextlib.suppress(OSError, AttributeError):  # of another C++ library or torch: ours is built instead
+            library = ctypes.CDLL(str(path))
+            library.attnc_register, library.attnc_set_resolver  # noqa: B018 - whether it has them
+            return library
+    built = obtain()
+    try:
+        return ctypes.CDLL(str(built.library))
+    except OSError as error:
+        raise BuildError(f"loading the launcher {built.library}: {error}") from error
 
 
 def _resolve(library: ctypes.CDLL, key: int, message: Any, capacity: int) -> int:

@@ -52,27 +52,33 @@ def _choose(wanted: config.Route) -> Chosen:
         try:
             launcher.load()
             return Chosen("launcher")
-        except ToolchainMissing as error:
-            kernels.warn_no_toolchain(str(error))
-            chosen = Chosen("aten", str(error))
-        except BuildError as error:
-            warnings.warn(
-                f"attnc: the C++ launcher can't be built, kernels are called from Python (right, but each call takes "
-                f"about 0.1 ms longer): {error}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-            chosen = Chosen("ctypes", str(error))
+        except (ToolchainMissing, BuildError) as error:
+            chosen = _slower(error)
     else:
         chosen = Chosen(wanted, "asked for by the configuration")
     _register_python(chosen.name)
     return chosen
 
 
+def _slower(error: ToolchainMissing | BuildError) -> Chosen:
+    """The route without a launcher. Kernels that came in an artifact are there without a compiler too."""
+    if isinstance(error, ToolchainMissing) and not kernels.has_kernels():
+        kernels.warn_no_toolchain(str(error))
+        return Chosen("aten", str(error))
+    warnings.warn(
+        f"attnc: the C++ launcher can't be built, kernels are called from Python (right, but each call takes "
+        f"about 0.1 ms longer): {error}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return Chosen("ctypes", str(error))
+
+
 def _register_python(name: str) -> None:
     global _python
     _python = OpLibrary("IMPL")
-    _python.kernel("attention", _by_python if name == "aten" else _by_ctypes, "CPU")
+    by_python = name == "aten" and config.current().route == "aten"  # else kernels may come later, in an artifact
+    _python.kernel("attention", _by_python if by_python else _by_ctypes, "CPU")
 
 
 def _by_python(

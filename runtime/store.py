@@ -7,6 +7,7 @@ their process dies, and a dead builder leaves only a temporary folder, removed b
     <root>/v1/entries/<name>-<digest>/  plan.json kernel.cpp kernel.so meta.json
               plans/<plan digest>.json   plan and source, so that a fresh process can build what an op names
               built/<name>.json          the newest entry of a name, for machines whose compiler has gone
+              libraries/<sha256>.so      machine code that came in an artifact
               failed/<name>-<digest>/    the last source a compiler rejected, and what it said
               locks/  tmp/
 """
@@ -104,9 +105,9 @@ class Store:
         body = json.dumps(data, sort_keys=True)
         text = json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "data": data})
         try:
-            _write_atomically(self._writable() / kind / f"{name}.json", text)
+            _write_atomically(self._writable() / kind / f"{name}.json", text.encode())
         except OSError as error:
-            _write_atomically(self._stand_in(error) / kind / f"{name}.json", text)
+            _write_atomically(self._stand_in(error) / kind / f"{name}.json", text.encode())
 
     def read_record(self, kind: str, name: str) -> dict[str, Any] | None:
         """The record written by :meth:`write_record`; None where absent or damaged. The private copy wins."""
@@ -117,6 +118,21 @@ class Store:
                 if hashlib.sha256(body.encode()).hexdigest() == found["sha256"]:
                     return dict(found["data"])
         return None
+
+    def keep_library(self, sha256: str, content: bytes | memoryview) -> Path:
+        """A file that holds ``content``, which has this SHA-256; written where it isn't there or is damaged."""
+        name = f"{sha256}.so"
+        for base in self._bases():
+            with contextlib.suppress(OSError):
+                if hashlib.sha256((base / "libraries" / name).read_bytes()).hexdigest() == sha256:
+                    return base / "libraries" / name
+        try:
+            path = self._writable() / "libraries" / name
+            _write_atomically(path, content)
+        except OSError as error:
+            path = self._stand_in(error) / "libraries" / name
+            _write_atomically(path, content)
+        return path
 
     def ls(self) -> list[Entry]:
         """Every whole entry, newest first. ``meta`` has kind and name; ``bytes`` and ``age`` say size and seconds."""
@@ -143,7 +159,7 @@ class Store:
                 with _lock(base, _short(leftover.name), wait=False) as held:
                     if held:
                         shutil.rmtree(leftover, ignore_errors=True)
-            for kind in ("plans", "built", "failed"):
+            for kind in ("plans", "built", "failed", "libraries"):
                 shutil.rmtree(base / kind, ignore_errors=True)
         return Cleared(removed, size, in_use)
 
@@ -260,12 +276,12 @@ def _remove(base: Path, folder: Path) -> None:
     shutil.rmtree(aside)
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def _write_atomically(path: Path, content: bytes | memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
-        with os.fdopen(descriptor, "w") as handle:
-            handle.write(text)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(content)
         os.replace(temporary, path)
     except OSError:
         Path(temporary).unlink(missing_ok=True)

@@ -43,9 +43,14 @@ def cpu_id() -> str:
 
 def isa() -> str:
     """The vector extensions that matter here, best first: ``avx512f avx2 fma`` or ``neon``; empty when unknown."""
-    words = {word for line in _cpuinfo_lines(("flags", "Features")) for word in line.split()}
+    words = cpu_features()
     names = [name for name in ("amx_tile", "avx512_bf16", "avx512f", "avx2", "fma", "f16c") if name in words]
     return " ".join(names) or ("neon" if words & {"asimd", "neon"} else "")
+
+
+def cpu_features() -> frozenset[str]:
+    """The processor's feature flags as the system names them: ``avx2``, ``fma``, ``asimd``, …; empty when unknown."""
+    return frozenset(word for line in _cpuinfo_lines(("flags", "Features")) for word in line.split())
 
 
 def _cpuinfo_lines(keys: tuple[str, ...]) -> list[str]:

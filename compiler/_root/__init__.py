@@ -17,17 +17,24 @@ if TYPE_CHECKING:
     from attnc.compiler.derive.past.roles import InputRole, ModelCache
     from attnc.compiler.derive.refusal import NotDerivable
     from attnc.compiler.generator import Generation, Generator
+    from attnc.compiler.hosted import NotSavable
     from attnc.compiler.report import Report, Site
+    from attnc.runtime.artifact.loaded import LoadedProgram
+    from attnc.runtime.artifact.loader import load
+    from attnc.runtime.errors import ArtifactError
     from attnc.runtime.sampling_params import SamplingParams
 
 __version__ = "0.1.0"
 __all__ = [
+    "ArtifactError",
     "CacheReport",
     "Generation",
     "Generator",
     "InputRole",
+    "LoadedProgram",
     "ModelCache",
     "NotDerivable",
+    "NotSavable",
     "Program",
     "Report",
     "SamplingParams",
@@ -36,17 +43,21 @@ __all__ = [
     "backend",
     "compile",
     "explain",
+    "load",
     "reports",
     "score_caches",
 ]
 
 _HOMES = {
+    "ArtifactError": "attnc.runtime.errors",
     "CacheReport": "attnc.compiler.cache_report",
     "Generation": "attnc.compiler.generator",
     "Generator": "attnc.compiler.generator",
     "InputRole": "attnc.compiler.derive.past.roles",
+    "LoadedProgram": "attnc.runtime.artifact.loaded",
     "ModelCache": "attnc.compiler.derive.past.roles",
     "NotDerivable": "attnc.compiler.derive.refusal",
+    "NotSavable": "attnc.compiler.hosted",
     "Program": "attnc.compiler.api",
     "Report": "attnc.compiler.report",
     "SamplingParams": "attnc.runtime.sampling_params",
@@ -54,6 +65,7 @@ _HOMES = {
     "backend": "attnc.compiler.backend",
     "compile": "attnc.compiler.api",
     "explain": "attnc.compiler.api",
+    "load": "attnc.runtime.artifact.loader",
     "reports": "attnc.compiler.api",
     "score_caches": "attnc.compiler.cache_scoring",
 }

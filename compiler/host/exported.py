@@ -45,6 +45,11 @@ class Exported:
         state = {name: held for name, held in self.signature.state.items() if not isinstance(held, torch.nn.Parameter)}
         unlift(self.graph_module, dataclasses.replace(self.signature, state=state))
 
+    @property
+    def out_spec(self) -> pytree.TreeSpec:
+        """The structure of the user's outputs."""
+        return self.program.call_spec.out_spec
+
     def finished(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """``module`` (the graph after the passes) with mutations put back and the live state bound, in place.
 

@@ -25,7 +25,9 @@ from attnc.compiler.host.program_constants import Constants
 from attnc.compiler.host.size_programs import InputSizes
 from attnc.ir.graph import Graph
 from attnc.ir.types import Dim, ScalarType, TensorType, Type
+from attnc.ir.values import Location
 from attnc.runtime.host_liveness import with_frees
+from attnc.runtime.host_names import allowed
 from attnc.runtime.host_program import HostProgram, Input, Results, Step
 from attnc.runtime.host_steps import Arg, Constant, Literal, Register
 
@@ -47,6 +49,7 @@ def to_program(module: torch.fx.GraphModule, graph: Graph) -> tuple[HostProgram,
 class _Conversion:
     def __init__(self, module: torch.fx.GraphModule, graph: Graph) -> None:
         self.module = module
+        self.graph = graph
         self.types = {value.name: value.type for value in graph.inputs}
         self.placeholders = module.graph.find_nodes(op="placeholder")
         self.places = {node: place for place, node in enumerate(self.placeholders)}
@@ -70,7 +73,10 @@ class _Conversion:
         for node in self.module.graph.nodes:
             if node.op not in visit:
                 raise ValueError(f"making a host program: %{node.name} is a {node.op} node of {node.target}")
-            visit[node.op](node)
+            try:
+                visit[node.op](node)
+            except ValueError as error:
+                raise ValueError(f"{error}{self._place(node)}") from error
         results = self.module.graph.output_node().args[0]
         outputs = tuple(self._arg(item) for item in (results if isinstance(results, tuple | list) else (results,)))
         return self._program(outputs), self.constants.tensors
@@ -85,6 +91,11 @@ class _Conversion:
             outputs,
         )
         return replace(program, steps=with_frees(program))
+
+    def _place(self, node: Node) -> str:
+        """Where the user wrote it, for a message."""
+        loc = next((op.loc for op in self.graph.ops for value in op.results if value.name == node.name), Location())
+        return "" if loc == Location() else f" (at {loc}{f' in `{loc.code}`' if loc.code else ''})"
 
     def _type(self, node: Node) -> Type:
         if node.name not in self.types:
@@ -136,6 +147,8 @@ class _Conversion:
         return True
 
     def _step(self, node: Node, target: torch._ops.OpOverload[Any, Any]) -> None:
+        if not allowed(target, op_name(target)):
+            raise ValueError(f"making a host program: %{node.name} calls {op_name(target)}, which none may call")
         args = tuple(self._arg(arg) for arg in node.args)
         kwargs = tuple((key, self._arg(arg)) for key, arg in node.kwargs.items())
         self.steps.append(Step(op_name(target), args, kwargs, self._results(node, target)))

@@ -1,0 +1,29 @@
+"""Loads an artifact, ready to be called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnc.runtime.artifact.install import choose_target, install, retargeted
+from attnc.runtime.artifact.loaded import LoadedProgram
+from attnc.runtime.artifact.manifest import BASE, PROGRAM
+from attnc.runtime.artifact.opened import open_artifact, reading
+
+
+def load(path: str | Path, *, native: bool = True) -> LoadedProgram:
+    """The program of an artifact.
+
+    An artifact is as trusted as a program: its hashes show that it is whole, not where it comes from. Kernels are taken
+    from its machine code where that is for this processor, else built from its source where there is a compiler, else
+    plain torch operators do their work, with a warning. ``native=False``: neither its machine code nor its source is
+    used.
+
+    Raises ArtifactError for a file that is none, is damaged or of another version, BuildError for a source that a
+    compiler rejects.
+    """
+    opened = open_artifact(path)
+    constants = opened.constants()
+    target = choose_target(opened.manifest) if native else BASE
+    with reading(opened.container, PROGRAM):
+        bound = retargeted(opened, target).bind(constants)
+    return LoadedProgram(opened.manifest, bound, install(opened, target, native))
