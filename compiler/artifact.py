@@ -1,7 +1,7 @@
 """From a compiled program to ``model.attnc``: :mod:`attnc.runtime.artifact` says what is in the file.
 
-The same program gives the same bytes, whatever the process, folder and clock: entries are sorted, JSON is canonical, and
-nothing is written that names a place or a time.
+The same program gives the same bytes, whatever the process, folder and clock: entries are sorted, JSON is canonical,
+and nothing is written that names a place or a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import Source
 from attnc.compiler.artifact_targets import Kernels, collect
 from attnc.compiler.cli.output import staged_file
-from attnc.compiler.hosted import Hosted, NotSavable
+from attnc.compiler.hosted import Hosted
+from attnc.compiler.unsavable import NotSavable
 from attnc.ir.diagnostics import PrintError
 from attnc.ir.graph import Graph
 from attnc.ir.printer import print_graph

@@ -12,8 +12,8 @@ from attnc.codegen.emit import emit
 from attnc.codegen.plan import KernelPlan
 from attnc.codegen.source import Source
 from attnc.codegen.targets import Capability, capability
-from attnc.compiler.hosted import NotSavable
 from attnc.compiler.planning.plan import plan_attention
+from attnc.compiler.unsavable import NotSavable
 from attnc.ir.values import Op
 from attnc.runtime import kernels, launcher
 from attnc.runtime.abi import LAUNCHER_ABI
@@ -30,7 +30,7 @@ PROCESSORS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "cpu-avx512": ("x86_64", (*_X86, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")),
     "cpu-neon": ("aarch64", ("asimd",)),
 }
-"""Target → architecture (None: any, it is built for the machine at hand) and the processor's flags that a build needs."""
+"""Target → architecture (None: any, it is built for the machine at hand) and processor flags that a build needs."""
 
 
 @dataclass

@@ -12,20 +12,12 @@ from torch import Tensor
 
 from attnc.compiler.host.ports import input_ports, output_ports
 from attnc.compiler.host.to_program import to_program
+from attnc.compiler.unsavable import NotSavable
 from attnc.ir.graph import Graph
 from attnc.runtime.artifact.manifest import Bounds, Port
 from attnc.runtime.exchange import run_named
 from attnc.runtime.host_bound import Bound
 from attnc.runtime.host_program import HostProgram
-
-
-class NotSavable(Exception):
-    """A program that no artifact can hold; ``code`` is one of ``ATTNC-ARTIFACT-…`` (docs/codes.md)."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(f"{code}: {reason}")
-        self.code = code
-        self.reason = reason
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Which operators a host program may call. A program may come from a file, so what isn't known to be harmless is barred.
+"""Which operators a host program may call. A program may come from a file, so it may not call just any.
 
-Harmless: computes tensors from tensors and checks what it is given. Barred is what reads or writes files, gives a tensor
-other memory or another length in place (the memory may be the caller's), takes results to write to (they are resized),
-trusts its arguments (sparse and nested tensors without validation, most operators whose name begins with an underscore),
-or works on anything but tensors and plain values (objects of TorchScript, streams, storages).
+Allowed are operators that compute tensors from tensors and check what they are given. Barred is what reads or writes
+files, gives a tensor other memory or another length in place (the memory may be the caller's), takes results to write
+to (they are resized), trusts its arguments (sparse and nested tensors without validation, most operators whose name
+begins with an underscore), or works on anything but tensors and plain values (objects of TorchScript, storages).
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def register_plan(plan: KernelPlan, source: Source | None, *, build: bool = True
 def adopt_plan(plan: KernelPlan, source: Source | None, library: Path | None = None) -> int:
     """Make ``plan`` callable by its digest in this process alone; nothing is recorded for later ones.
 
-    ``library``: its kernel, built elsewhere, which is loaded where the plan has none yet. Without it the kernel is built
-    from ``source`` when it is first asked for, and without either the plan runs on the ATen reference. Raises
+    ``library``: its kernel, built elsewhere, which is loaded where the plan has none yet. Without it the kernel is
+    built from ``source`` when it is first asked for, and without either the plan runs on the ATen reference. Raises
     BuildError for a library that doesn't load or is of another plan, ValueError for a source of another plan.
     """
     digest = plan.digest

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from attnc.compiler.derive.past.roles import InputRole, ModelCache
     from attnc.compiler.derive.refusal import NotDerivable
     from attnc.compiler.generator import Generation, Generator
-    from attnc.compiler.hosted import NotSavable
     from attnc.compiler.report import Report, Site
+    from attnc.compiler.unsavable import NotSavable
     from attnc.runtime.artifact.loaded import LoadedProgram
     from attnc.runtime.artifact.loader import load
     from attnc.runtime.errors import ArtifactError
@@ -57,7 +57,7 @@ _HOMES = {
     "LoadedProgram": "attnc.runtime.artifact.loaded",
     "ModelCache": "attnc.compiler.derive.past.roles",
     "NotDerivable": "attnc.compiler.derive.refusal",
-    "NotSavable": "attnc.compiler.hosted",
+    "NotSavable": "attnc.compiler.unsavable",
     "Program": "attnc.compiler.api",
     "Report": "attnc.compiler.report",
     "SamplingParams": "attnc.runtime.sampling_params",

@@ -7,7 +7,20 @@ import warnings
 
 import typer
 
-from attnc.compiler.cli import bisect, cache, compile, doctor, dump, explain, generate, kernels, opt, run_graph, version
+from attnc.compiler.cli import (
+    bisect,
+    cache,
+    compile,
+    doctor,
+    dump,
+    explain,
+    generate,
+    inspect,
+    kernels,
+    opt,
+    run_source,
+    version,
+)
 
 app = typer.Typer(
     name="attnc",
@@ -21,7 +34,8 @@ app.command("explain")(explain.explain)
 app.command("compile")(compile.compile_source)
 app.command("generate")(generate.generate)
 app.command("opt")(opt.opt)
-app.command("run")(run_graph.run_graph)
+app.command("run")(run_source.run_source)
+app.command("inspect")(inspect.inspect)
 app.command("kernels")(kernels.kernels)
 app.command("bisect")(bisect.bisect)
 app.add_typer(dump.app, name="dump")

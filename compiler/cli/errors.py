@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from attnc.compiler.frontends.onnx.errors import OnnxError
 from attnc.compiler.options import OptionError
+from attnc.compiler.unsavable import NotSavable
 from attnc.ir.diagnostics import AttncError
-from attnc.runtime.errors import BuildError, PlanMissing, ToolchainMissing
+from attnc.runtime.errors import ArtifactError, BuildError, PlanMissing, ToolchainMissing
 
 
 class CliError(Exception):
     """A command can't do what it was asked; the message says why and what to do."""
 
 
-EXPECTED = (CliError, AttncError, OnnxError, OptionError, BuildError, PlanMissing, ToolchainMissing, OSError)
+EXPECTED = (
+    CliError, ArtifactError, AttncError, NotSavable, OnnxError, OptionError, BuildError, PlanMissing, ToolchainMissing,
+    OSError,
+)  # fmt: skip
 """Errors whose text is written for users. Anything else is shown with its type, as a fault of ours or of the model."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,13 @@ from attnc.compiler.cli.inputs import read_npz, split
 if TYPE_CHECKING:
     from torch import nn
 
+    from attnc.compiler.api import Program
     from attnc.ir.graph import Graph
 
 HELP = "file.onnx, file.ir, pkg.module:factory, models:NAME, a Hugging Face folder, or file.gguf."
-UNREAD = {".pt2": "exported programs", ".attnc": "compiled artifacts"}
+UNREAD = {".pt2": "exported programs"}
+ARTIFACT = ".attnc"
+"""Of a file that is compiled already."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,24 @@ def _onnx(src: str, inputs: Path | None, ranges: tuple[DimRange, ...]) -> Subjec
     return Subject(src, Path(src), (), kwargs, sizes or None)
 
 
+def compiled(subject: Subject, inputs: Path | None = None, options: Mapping[str, Any] | None = None) -> Program:
+    """The subject, compiled. ``inputs`` holds the constants of a graph in text form that its text lacks.
+
+    Raises CliError where one is missing, and whatever compiling raises.
+    """
+    from attnc.compiler import api
+    from attnc.ir.graph import Graph
+
+    if isinstance(subject.model, Graph):
+        from attnc.compiler.cli.execute import constants
+
+        subject.model.constants.update(constants(subject.model, read_npz(inputs) if inputs else {}))
+    return api.compile(
+        subject.model, subject.args, subject.kwargs, dynamic_shapes=subject.dynamic_shapes, name=subject.name,
+        options=options,
+    )  # fmt: skip
+
+
 def read_graph(path: Path) -> Graph:
     """The verified graph of a ``.ir`` file.
 
@@ -92,6 +114,8 @@ def resolve(src: str, inputs: Path | None, ranges: tuple[DimRange, ...] = ()) ->
 
 def _load(src: str, ranges: tuple[DimRange, ...], *, given: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     path = Path(src)
+    if path.suffix == ARTIFACT:
+        raise CliError(f"{src}: is compiled already; attnc run and attnc inspect take such a file")
     if path.suffix in UNREAD:
         raise CliError(f"{src}: this version does not read {UNREAD[path.suffix]}; sources are {HELP}")
     sizes = example_sizes(ranges)

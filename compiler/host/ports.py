@@ -66,7 +66,7 @@ def written_inputs(program: HostProgram) -> set[int]:
     written: set[int] = set()
     for step in program.steps:
         schema = _schema(step.op)
-        named = {name: arg for name, arg in step.kwargs}
+        named = dict(step.kwargs)
         shared: set[int] = set()
         for place, argument in enumerate(schema.arguments):
             arg = step.args[place] if place < len(step.args) else named.get(argument.name)

@@ -15,9 +15,9 @@ from attnc.runtime.host_bound import Bound
 class LoadedProgram:
     """A compiled model without its compiler.
 
-    ``inputs`` and ``outputs`` say names, dtypes and shapes; ``target`` whose kernels run; ``notes`` holds code and reason
-    of what runs slower than it could. What the program writes, inputs and its own state, is written in place; its state
-    is its own, and as saved when it is loaded again.
+    ``inputs`` and ``outputs`` say names, dtypes and shapes; ``target`` whose kernels run; ``notes`` holds code and
+    reason of what runs slower than it could. What the program writes, inputs and its own state, is written in place;
+    its state is its own, and as saved when it is loaded again.
     """
 
     def __init__(self, manifest: Manifest, bound: Bound, installed: Installed) -> None:

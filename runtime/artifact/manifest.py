@@ -92,7 +92,7 @@ class Binary:
     machine: str
     """``x86_64``, ``aarch64``; ``cuda`` or ``hip``."""
     cpu: str | None
-    """The only kind of processor that runs it (:func:`~attnc.runtime.toolchain.cpu_id`); None: any with ``features``."""
+    """The only kind of processor that runs it (:func:`~attnc.runtime.toolchain.cpu_id`); None: any with features."""
     features: tuple[str, ...]
     """Flags of a processor that it needs; of a GPU its architecture."""
     abi: int

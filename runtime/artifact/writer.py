@@ -106,26 +106,5 @@ def _central(entry: Written) -> bytes:
     size, version = min(entry.size, BIG), 45 if wide else 20
     made_by, attributes = (3 << 8) | version, 0o100644 << 16  # Unix, a plain file that all may read
     name = entry.name.encode("ascii")
-    return (
-        CENTRAL.pack(
-            CENTRAL_SIGNATURE,
-            made_by,
-            version,
-            0,
-            0,
-            0,
-            DATE,
-            entry.crc,
-            size,
-            size,
-            len(name),
-            len(extra),
-            0,
-            0,
-            0,
-            attributes,
-            min(entry.offset, BIG),
-        )  # fmt: skip
-        + name
-        + extra
-    )
+    numbers = (made_by, version, 0, 0, 0, DATE, entry.crc, size, size, len(name), len(extra), 0, 0, 0, attributes)
+    return CENTRAL.pack(CENTRAL_SIGNATURE, *numbers, min(entry.offset, BIG)) + name + extra
