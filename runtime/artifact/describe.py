@@ -28,7 +28,10 @@ def describe(path: str | Path) -> dict[str, Any]:
         "attentions": _attentions(opened),
         "operators": [{"name": name, "count": operators[name]} for name in sorted(operators)],
         "entries": [{"name": name, "bytes": entry.size} for name, entry in manifest.entries.items()],
-        "binaries": [{**vars(b), "plan": None if b.plan is None else str(b.plan)} for b in manifest.binaries],
+        "binaries": [
+            {**vars(b), "features": list(b.features), "plan": None if b.plan is None else str(b.plan)}
+            for b in manifest.binaries
+        ],
     }
 
 

@@ -29,6 +29,8 @@ class Installed:
 
 def choose_target(manifest: Manifest) -> str:
     """The first target with machine code for this processor, else the first that can be built for it, else ``base``."""
+    if not manifest.attentions:
+        return next(iter(manifest.targets), BASE)
     whole = {target: plans for target in manifest.targets if (plans := _plans(manifest, target))}
     code = [target for target, plans in whole.items() if all(_binary(manifest, plan) for plan in plans)]
     text = [target for target, plans in whole.items() if all(_buildable(manifest, plan) for plan in plans)]
