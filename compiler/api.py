@@ -16,6 +16,7 @@ from attnc.compiler.hosted import Hosted, host
 from attnc.compiler.onnx_api import Whole, compile_onnx, example_of, is_onnx
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
+from attnc.compiler.unsavable import NotSavable
 from attnc.ir.graph import Graph
 from attnc.ir.values import Value
 
@@ -69,8 +70,11 @@ class Program:
         machine's), ``cpu-avx2``, ``sm_90``, … Raises NotSavable for a program or a target that a file can't hold.
         """
         from attnc.compiler.artifact import save
+        from attnc.runtime.onnx_region import region_blobs
 
-        save(Path(path), self.report.name, self.hosted, self.graph, self._kernels, tuple(dict.fromkeys(targets)))
+        blobs = region_blobs(self.hosted.program)
+        kernels, wanted = self._kernels, tuple(dict.fromkeys(targets))
+        save(Path(path), self.report.name, self.hosted, self.graph, kernels, wanted, blobs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on inputs of the example's structure; a graph from text takes its inputs in order, returns a tuple."""
@@ -92,7 +96,17 @@ class WholeProgram(Program):
         self.graph = Graph(whole.report.name)
         self.report = whole.report
         self.kernel_names = {}
+        self.output_names = tuple(whole.model.outputs)
         self.model = whole.model
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Results by name of inputs by name."""
+        return dict(zip(self.output_names, self.model(**inputs), strict=True))
+
+    def save(self, path: str | Path, *, targets: Sequence[str] = ("cpu",)) -> None:
+        """Raises NotSavable: there is nothing compiled to write."""
+        reason = f"{self.report.name} is left whole to onnxruntime: ship the ONNX file"
+        raise NotSavable("ATTNC-ARTIFACT-WHOLE", reason)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on inputs by name, or in order; see :class:`~attnc.runtime.onnx_whole.OnnxruntimeModel`."""
@@ -126,7 +140,8 @@ def compile(
         if isinstance(found, Whole):
             return WholeProgram(found)
         captured, done = found
-        return Program(captured.exported.finished(done.module), done, captured.exported, captured.outputs, captured.inputs)
+        module = captured.exported.finished(done.module)
+        return Program(module, done, captured.exported, captured.outputs, captured.inputs)
     exported = capture_exported(
         torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False)
     )

@@ -322,6 +322,12 @@ CODES: dict[str, Code] = {
         "Weights are kept in the safetensors format, which has no quantised, sparse or complex128 tensors.",
         "Convert it to an ordinary tensor.",
     ),
+    "ATTNC-ARTIFACT-WHOLE": Code(
+        "artifact",
+        "nothing of the model is compiled",
+        "The whole ONNX model runs in onnxruntime (ATTNC-ONNX-WHOLE): there is no program to write.",
+        "Ship the ONNX file, or cut off what torch can't hold and compile the rest.",
+    ),
     "ATTNC-ARTIFACT-TARGET": Code(
         "artifact",
         "no machine code can be made for a target",

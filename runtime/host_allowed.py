@@ -12,7 +12,7 @@ from typing import Any
 
 LIBRARIES = ("aten", "prims", "attnc")
 """Whose operators a program may call."""
-NAMED = ("transformers.grouped_mm_fallback.default",)
+NAMED = ("onnx.region.default", "transformers.grouped_mm_fallback.default")
 """Operators of other libraries that a program may call."""
 BARRED = (
     "data", "from_file", "record_stream", "requires_grad_", "retain_grad", "save", "set", "set_", "set_data",

@@ -33,6 +33,8 @@ def operators(program: HostProgram) -> dict[str, Callable[..., Any]]:
     _check_allowed([name for name in names if not allowed_name(name)])
     if any(name.startswith("attnc.") for name in names):
         import_module("attnc.runtime.ops")  # registers them
+    if any(name.startswith("onnx.") for name in names):
+        import_module("attnc.runtime.onnx_region")  # registers it
     found = {name: _operator(name) for name in names}
     unknown = [name for name, operator in found.items() if operator is None]
     if unknown:

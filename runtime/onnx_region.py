@@ -21,7 +21,9 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from attnc.runtime.dispatch import OpLibrary
+from attnc.runtime.host_program import HostProgram
 
+OPERATOR = "onnx.region.default"
 SCHEMA = "region(Tensor[] inputs, str model) -> Tensor[]"
 
 Place = tuple[int, int]
@@ -59,6 +61,17 @@ def region_of(digest: str) -> Region:
     if digest not in _regions:
         raise RuntimeError(f"onnx::region: no model {digest} is registered in this process; load its artifact again")
     return _regions[digest]
+
+
+def region_blobs(program: HostProgram) -> dict[str, bytes]:
+    """The models that a program's regions name, by their entry in an artifact."""
+    digests = {str(step.args[1]) for step in program.steps if step.op == OPERATOR}
+    return {entry_of(digest): region_of(digest).model for digest in sorted(digests)}
+
+
+def entry_of(digest: str) -> str:
+    """Where an artifact has a model."""
+    return f"onnx/{digest}.onnx"
 
 
 @functools.lru_cache(maxsize=256)

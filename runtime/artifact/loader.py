@@ -7,7 +7,16 @@ from pathlib import Path
 from attnc.runtime.artifact.install import choose_target, install, retargeted
 from attnc.runtime.artifact.loaded import LoadedProgram
 from attnc.runtime.artifact.manifest import BASE, PROGRAM
-from attnc.runtime.artifact.opened import open_artifact, reading
+from attnc.runtime.artifact.opened import Opened, open_artifact, reading
+
+
+def _register_regions(opened: Opened) -> None:
+    """Make the ONNX models of a file callable. Raises ArtifactError for one that has another name than its content."""
+    from attnc.runtime.onnx_region import Region, entry_of, register_region
+
+    for name in opened.manifest.blobs:
+        if entry_of(register_region(Region(bytes(opened.container.view(name))))) != name:
+            raise opened.container.error("its name is not that of its content", name)
 
 
 def load(path: str | Path, *, native: bool = True) -> LoadedProgram:
@@ -22,6 +31,7 @@ def load(path: str | Path, *, native: bool = True) -> LoadedProgram:
     compiler rejects.
     """
     opened = open_artifact(path)
+    _register_regions(opened)
     constants = opened.constants()
     target = choose_target(opened.manifest) if native else BASE
     with reading(opened.container, PROGRAM):

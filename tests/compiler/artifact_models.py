@@ -24,9 +24,7 @@ class Grouped(nn.Module):
         batch, length = ids.shape
         x = self.table(ids)
         q = self.q(x).view(batch, length, 4, 8).transpose(1, 2)
-        k, v = (
-            f(x).view(batch, length, 2, 8).transpose(1, 2).repeat_interleave(2, dim=1) for f in (self.k, self.v)
-        )
+        k, v = (f(x).view(batch, length, 2, 8).transpose(1, 2).repeat_interleave(2, dim=1) for f in (self.k, self.v))
         at = torch.arange(length)
         visible = (at[None, :] <= at[:, None]) & (mask[:, None, None, :] != 0)
         scores = (q @ k.transpose(-1, -2)) * 8**-0.5

@@ -144,7 +144,9 @@ def test_what_is_written_in_place(tmp_path: Path) -> None:
         wanted = eager(x, theirs)
         (found,) = loaded.run({"x": x.numpy(), "cache": mine.numpy()}).values()
         assert numpy.allclose(found, wanted.numpy(), atol=1e-5) and torch.equal(mine, theirs)
-    assert int(program.module.seen.sum() if hasattr(program.module, "seen") else 0) == 0  # the compiled one's is its own
+    assert (
+        int(program.module.seen.sum() if hasattr(program.module, "seen") else 0) == 0
+    )  # the compiled one's is its own
 
 
 def test_fields_and_aliases(tmp_path: Path) -> None:

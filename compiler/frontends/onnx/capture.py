@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from attnc.compiler.frontends.onnx.importer import Imported
 from attnc.compiler.frontends.onnx.model import identifiers
 from attnc.compiler.frontends.torch import private
+from attnc.compiler.frontends.torch.importer import SOURCE
 from attnc.compiler.frontends.torch.sizes import DIMS
 from attnc.compiler.host.exported import Exported, capture_exported
 from attnc.compiler.report import Note
@@ -43,6 +44,7 @@ def _name_sizes(imported: Imported, exported: Exported) -> None:
     placeholders = exported.graph_module.graph.find_nodes(op="placeholder")
     nodes = [node for node in placeholders if node.name not in exported.signature.state]
     for node, argument in zip(nodes, ports, strict=True):
+        node.meta[SOURCE] = ports[argument].name
         node.meta[DIMS] = [names.get(dim) if isinstance(dim, str) else None for dim in ports[argument].shape or ()]
 
 

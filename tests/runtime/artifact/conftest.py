@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # artifact_samples, here and in the processes that tests start
 
-import artifact_samples as samples  # noqa: E402
+import artifact_samples as samples
 
 
 @pytest.fixture

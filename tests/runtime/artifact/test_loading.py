@@ -299,7 +299,9 @@ def test_a_manifest_that_does_not_fit(made: Made, edit: str) -> None:
 
 
 def test_a_blob_may_be_there(made: Made) -> None:
-    path = made(edit=lambda e: e.update({"onnx/a.onnx": b"x"}), edit_manifest=lambda d: d["blobs"].append("onnx/a.onnx"))
+    path = made(
+        edit=lambda e: e.update({"onnx/a.onnx": b"x"}), edit_manifest=lambda d: d["blobs"].append("onnx/a.onnx")
+    )
     assert load(path).target == "cpu"
 
 

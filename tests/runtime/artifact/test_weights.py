@@ -19,9 +19,7 @@ from attnc.runtime.host_program import ConstantInfo
 
 def tensors() -> dict[str, Tensor]:
     made = torch.Generator().manual_seed(3)
-    found = {
-        f"t.{name}": torch.randint(0, 2, (3, 5), generator=made).to(TORCH_DTYPES[name]) for name in weights.DTYPES
-    }
+    found = {f"t.{name}": torch.randint(0, 2, (3, 5), generator=made).to(TORCH_DTYPES[name]) for name in weights.DTYPES}
     return {
         **found,
         "big": torch.randn(64, 33, generator=made),
