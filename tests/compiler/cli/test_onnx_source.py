@@ -66,3 +66,42 @@ def test_a_wrong_model_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     assert "'mask' is bool" in said
     assert "Traceback" not in said
+
+
+def test_an_artifact_of_a_file_is_checked(
+    attention_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "m.attnc"
+    assert run(["compile", str(attention_file), "-o", str(out), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "1/1 attentions fused" in said
+    assert "random 1: batch = " in said
+    assert said.count("right") >= 5
+    assert "WRONG" not in said
+    rng = np.random.default_rng(4)
+    arrays = {name: rng.standard_normal((1, 2, 7, 8)).astype(np.float32) for name in "qkv"}
+    np.savez(tmp_path / "x.npz", **arrays, mask=np.ones((1, 1, 1, 7), bool))
+    assert run(["run", str(out), "--inputs", str(tmp_path / "x.npz")]) == 0
+    assert capsys.readouterr().out.startswith("y: ")
+
+
+def test_a_wrong_result_is_found(
+    attention_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attnc.compiler.api import Program
+
+    right = Program.run
+    monkeypatch.setattr(Program, "run", lambda self, given: {k: v * 1.0001 for k, v in right(self, given).items()})
+    assert run(["compile", str(attention_file), "--check"]) == 1
+    shown = capsys.readouterr()
+    assert "WRONG" in shown.out
+    assert "results are wrong" in shown.err
+
+
+def test_onnx_out(attention_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fast.onnx"
+    assert run(["compile", str(attention_file), "--emit", "onnx", "-o", str(out), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert f"{out}: 1 of 1 attentions are one operator" in said
+    assert "WRONG" not in said
+    assert "MultiHeadAttention" in [n.op_type for n in onnx.load(out).graph.node]
