@@ -159,7 +159,8 @@ class Tracer:
         inner = Tracer(body.versions, self.file)
         values: dict[str, Any] = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
         inner.run(body.nodes, values)
-        return self._outputs(inner, body.outputs, values)
+        wanted = [name if node.makes(place) else "" for place, name in enumerate(body.outputs)]
+        return self._outputs(inner, wanted, values | {"": None})
 
     @staticmethod
     def _outputs(inner: Tracer, names: Iterable[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
