@@ -85,39 +85,61 @@ def _array(entry: Any) -> Any:
 
 
 def in_onnxruntime(case: Any) -> Outcome:
-    """A case in onnxruntime on the CPU: ``right``, ``wrong``, or ``left`` where it can't run it."""
+    """A case in onnxruntime on the CPU: ``right``, ``wrong``, or ``left`` where it can't run it.
+
+    Types that numpy lacks go in and come out as wider ones, by casts around the model.
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    model = widened(case.model)
     try:
-        session = onnxruntime.InferenceSession(
-            case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        pairs = [(_run(session, case.model, given), wanted) for given, wanted in case.data_sets]
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        for given, wanted in case.data_sets:
+            arrays = [_wide(_array(entry)) for entry in given]
+            named = {port.name: array for port, array in zip(model.graph.input, arrays, strict=True)}
+            found = session.run(None, named)
+            if detail := differences(found, [_wide(_array(entry)) for entry in wanted], case.rtol, case.atol):
+                return Outcome("wrong", detail)
     except Exception as error:
         return Outcome("left", str(error)[:200])
-    for found, wanted in pairs:
-        if detail := differences(found, wanted, case.rtol, case.atol):
-            return Outcome("wrong", detail)
     return Outcome("right")
 
 
-def _run(session: onnxruntime.InferenceSession, model: onnx.ModelProto, given: Sequence[Any]) -> list[Any]:
-    ports, given = list(model.graph.input), [_array(entry) for entry in given]
-    if not any(getattr(array, "dtype", None) in _RARE for array in given):
-        return list(session.run(None, {port.name: array for port, array in zip(ports, given, strict=False)}))
-    values = {
-        port.name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, port.type.tensor_type.elem_type)
-        for port, array in zip(ports, given, strict=False)
-    }
-    return [value.numpy() for value in session.run_with_ort_values(None, values)]
+def widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a cast at each input and output of a type that numpy lacks."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    for place, port in enumerate(model.graph.input):
+        if wide := _WIDER.get(port.type.tensor_type.elem_type):
+            graph.input[place].name = f"{port.name}__wide"
+            graph.input[place].type.tensor_type.elem_type = wide
+            narrow = port.type.tensor_type.elem_type
+            graph.node.insert(0, onnx.helper.make_node("Cast", [f"{port.name}__wide"], [port.name], to=narrow))
+    for place, port in enumerate(model.graph.output):
+        if wide := _WIDER.get(port.type.tensor_type.elem_type):
+            graph.output[place].name = f"{port.name}__wide"
+            graph.output[place].type.tensor_type.elem_type = wide
+            graph.node.append(onnx.helper.make_node("Cast", [port.name], [f"{port.name}__wide"], to=wide))
+    return made
 
 
-_RARE = tuple(
-    onnx.helper.tensor_dtype_to_np_dtype(number)
-    for number in (onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E5M2)
-)
-"""Types that onnxruntime takes only with their name."""
+def _wide(array: Any) -> Any:
+    """What :func:`widened` wants for an array, or gives."""
+    if isinstance(array, list | tuple) or array is None:
+        return array
+    array = numpy.asarray(array)
+    wide = next((w for n, w in _WIDER.items() if onnx.helper.tensor_dtype_to_np_dtype(n) == array.dtype), None)
+    return array if wide is None else array.astype(onnx.helper.tensor_dtype_to_np_dtype(wide))
+
+
+_WIDER = {
+    **dict.fromkeys((16, 17, 18, 19, 20, 23, 24), onnx.TensorProto.FLOAT),
+    **dict.fromkeys((21, 25), onnx.TensorProto.UINT8),
+    **dict.fromkeys((22, 26), onnx.TensorProto.INT8),
+}
+"""Of ONNX's numbers of element types that numpy lacks, one that holds all their values."""
 
 
 def differences(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: float) -> str:
@@ -171,7 +193,11 @@ def table(ours: dict[str, Outcome], theirs: dict[str, Outcome]) -> list[str]:
         f"{len(ours)} cases: {dict(Counter(o.verdict for o in ours.values()))}",
         f"{len(passed)} that onnxruntime passes: {dict(of_passed)}, "
         f"{of_passed['right'] / max(len(passed), 1):.1%} natively",
-        *(f"WRONG {name}: {o.detail} (onnxruntime: {theirs[name].verdict})" for name, o in ours.items() if o.verdict == "wrong"),
+        *(
+            f"WRONG {name}: {o.detail} (onnxruntime: {theirs[name].verdict})"
+            for name, o in ours.items()
+            if o.verdict == "wrong"
+        ),
     ]
     reasons = Counter(_reason(outcome) for outcome in ours.values() if outcome.verdict == "left")
     return [*lines, *(f"{count:5} {reason}" for reason, count in reasons.most_common())]

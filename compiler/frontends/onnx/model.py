@@ -20,7 +20,7 @@ from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError
 from attnc.compiler.frontends.onnx.node import Node, read_node
 
 OLDEST = 11
-"""The oldest operator set of ai.onnx whose meaning is known here."""
+"""The oldest operator set of ai.onnx that is known here; of older ones, what still means the same in it."""
 
 Dimension = int | str | None
 """A length, the name or formula of one, or nothing said."""
@@ -71,8 +71,7 @@ class Model:
 def read_model(source: str | Path | ModelProto | bytes) -> Model:
     """A model from a file, its bytes, or a ModelProto.
 
-    Raises OnnxError for what is no ONNX model, for operator sets older than 11, and for weights that lie outside of the
-    model's folder.
+    Raises OnnxError for what is no ONNX model, and for weights that lie outside of the model's folder.
     """
     proto, folder, name = _load(source)
     if not proto.HasField("graph") or not (proto.graph.output or proto.graph.node):
@@ -80,11 +79,6 @@ def read_model(source: str | Path | ModelProto | bytes) -> Model:
     if proto.functions:
         proto = _inlined(proto, name)
     versions = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in proto.opset_import}
-    if versions.get("", OLDEST) < OLDEST:
-        raise OnnxError(
-            f"reading {name}: operator set {versions['']} is older than {OLDEST}; "
-            "convert the model with onnx.version_converter.convert_version"
-        )
     graph = proto.graph
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     return Model(

@@ -14,11 +14,10 @@ from typing import Any
 from torch import Tensor
 
 from attnc.compiler.frontends.onnx import arithmetic
-from attnc.compiler.frontends.onnx.dtypes import STORED_ONLY
 from attnc.compiler.frontends.onnx.errors import NoForm, OnnxError, TorchRefuses, wrong
 from attnc.compiler.frontends.onnx.known import MOST_ELEMENTS, Constant, Sizes, Value, materialise, untraced
 from attnc.compiler.frontends.onnx.node import Node
-from attnc.compiler.frontends.onnx.ops import bodies, entry_of
+from attnc.compiler.frontends.onnx.ops import bodies, control, entry_of, unsigned
 from attnc.compiler.frontends.onnx.place import placed
 from attnc.compiler.frontends.torch import private
 
@@ -44,7 +43,7 @@ def has_form(node: Node) -> bool:
     """Whether an operator has a form for some inputs at least."""
     if entry_of(node.domain, node.op, node.version) is not None or arithmetic.knows(node):
         return True
-    return (node.op == "If" and not node.domain) or bodies.has_function(node)
+    return (node.op in control.FORMS and not node.domain) or bodies.has_function(node)
 
 
 NO_FORM = "the operator has no form in torch"
@@ -101,17 +100,17 @@ class Tracer:
 
     def call(self, node: Node, inputs: list[Value], outer: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results of one node. Raises NoForm where it has no form in torch."""
-        if node.op == "If" and not node.domain:
-            return self._branch(node, inputs, outer)
+        if node.op in control.FORMS and not node.domain:
+            return control.FORMS[node.op](node, inputs, lambda graph, given: self.subgraph(graph, {**outer, **given}))
         if (sizes := arithmetic.apply(node, inputs)) is not None:
             return sizes
+        if not bodies.is_known_version(node):
+            raise NoForm(f"its meaning in operator set {node.version}")
         entry = entry_of(node.domain, node.op, node.version)
         if entry is None:
             return self._expanded(node, inputs)
         if not entry.stored:
-            for value in inputs:
-                if isinstance(value, Tensor | Constant) and value.dtype in STORED_ONLY:
-                    raise NoForm(f"torch doesn't compute with {str(value.dtype).removeprefix('torch.')}")
+            entry = unsigned.entry_for(node, inputs, entry)
         if self._is_foldable(node, inputs):
             with untraced():
                 return tuple(_known(result) for result in _as_tuple(self._call(entry, node, inputs)))
@@ -133,15 +132,6 @@ class Tracer:
         if node.op in RANDOM or not all(value is None or isinstance(value, Constant) for value in inputs):
             return False
         return sum(math.prod(value.shape) for value in inputs if isinstance(value, Constant)) <= MOST_ELEMENTS
-
-    def _branch(self, node: Node, inputs: list[Value], outer: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The branch of an If whose condition is known."""
-        condition = inputs[0]
-        if not isinstance(condition, Constant):
-            raise NoForm("the condition is known only when the model runs")
-        with untraced():
-            graph = node.get("then_branch" if bool(condition.tensor.reshape(-1)[0]) else "else_branch")
-        return self.subgraph(graph, dict(outer))
 
     def subgraph(self, graph: Any, values: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node, which sees the values around it."""

@@ -5,16 +5,38 @@ from __future__ import annotations
 from attnc.compiler.frontends.onnx.ops import (
     attention,
     bodies,
+    control,
+    convolution,
     creation,
     indexing,
     layout,
     matmul,
     normalisation,
     pointwise,
+    pooling,
+    quantisation,
+    recurrent,
     reduction,
+    sampling,
     softmax,
+    unsigned,
 )
 from attnc.compiler.frontends.onnx.table import Entry, entry_of, operators
 
-__all__ = ["Entry", "bodies", "entry_of", "operators"]
-FAMILIES = (attention, creation, indexing, layout, matmul, normalisation, pointwise, reduction, softmax)
+__all__ = ["Entry", "bodies", "control", "entry_of", "operators", "unsigned"]
+FAMILIES = (
+    attention,
+    convolution,
+    creation,
+    indexing,
+    layout,
+    matmul,
+    normalisation,
+    pointwise,
+    pooling,
+    quantisation,
+    recurrent,
+    reduction,
+    sampling,
+    softmax,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import onnx
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from attnc.compiler.frontends.onnx.dtypes import TO_ONNX
 from attnc.compiler.frontends.onnx.known import Constant, Sizes, Value
-from attnc.compiler.frontends.onnx.model import read_tensor
+from attnc.compiler.frontends.onnx.model import OLDEST, read_tensor
 from attnc.compiler.frontends.onnx.node import Node, read_node
 
 
@@ -34,6 +35,26 @@ def nodes_of(graph: GraphProto, versions: Mapping[str, int]) -> list[Node]:
 def constants_of(graph: GraphProto) -> dict[str, Constant]:
     """Its constants, by name."""
     return {tensor.name: Constant(read_tensor(tensor, None)) for tensor in graph.initializer}
+
+
+@cache
+def _is_known(op: str, version: int) -> bool:
+    since, oldest = (_since(op, number) for number in (version, OLDEST))
+    return since is not None and (since == oldest or oldest is None)
+
+
+def _since(op: str, version: int) -> int | None:
+    """The operator set that gave an operator its meaning in ``version``; None where it has none."""
+    try:
+        schema = onnx.defs.get_schema(op, version)
+    except onnx.defs.SchemaError:
+        return None
+    return None if schema.deprecated else int(schema.since_version)
+
+
+def is_known_version(node: Node) -> bool:
+    """Whether forms know what the operator means: from operator set 11 on, and before where it meant the same."""
+    return bool(node.domain) or node.version >= OLDEST or _is_known(node.op, node.version)
 
 
 def has_function(node: Node) -> bool:
@@ -61,7 +82,9 @@ def function_of(node: Node, inputs: list[Value]) -> Body | None:
     versions = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in proto.opset_import}
     versions.setdefault("", node.version)
     given = {attribute.name: attribute for attribute in node.proto.attribute}
-    defaults = {attribute.name: attribute for attribute in proto.attribute_proto}
+    defaults = {name: schema.attributes[name].default_value for name in proto.attribute if name in schema.attributes}
+    defaults = {name: value for name, value in defaults.items() if value.type}
+    defaults |= {attribute.name: attribute for attribute in proto.attribute_proto}
     nodes = [read_node(_bound(inner, {**defaults, **given}), versions) for inner in proto.node]
     return Body(list(proto.input), list(proto.output), nodes, versions)
 

@@ -185,13 +185,13 @@ def pad(node: Node, x: Tensor, pads: Value, value: Value = None, axes: Value = N
     mode = node.get("mode", "constant")
     sides = {place: (amounts[i], amounts[i + len(places)]) for i, place in enumerate(places)}
     if mode == "constant":
-        fill = number(value, "the fill") if isinstance(value, Constant) and value.tensor.numel() else 0
-        if value is not None and not isinstance(value, Constant):
-            raise NoForm("the fill is known only when the model runs")
-        flat: list[Int] = []
-        for place in reversed(range(x.dim())):
-            flat += sides.get(place, (0, 0))
-        return F.pad(x, flat, value=fill)
+        flat = [pad for place in reversed(range(x.dim())) for pad in sides.get(place, (0, 0))]
+        if isinstance(value, Tensor):
+            outside = F.pad(torch.zeros_like(x, dtype=torch.bool), flat, value=True)
+            return torch.where(outside, value.reshape(()), F.pad(x, flat))
+        return F.pad(
+            x, flat, value=number(value, "the fill") if isinstance(value, Constant) and value.tensor.numel() else 0
+        )
     for place, (before, after) in sides.items():
         x = _padded(node, x, place, before, after, mode)
     return x
@@ -244,6 +244,9 @@ def space_to_depth(node: Node, x: Tensor) -> Tensor:
 @op("Trilu", known=(1,))
 def triangle(node: Node, x: Tensor, k: Value = None) -> Tensor:
     """The part of matrices above (below) a diagonal, zero elsewhere."""
+    if isinstance(k, Tensor):
+        apart = torch.arange(x.shape[-1]) - torch.arange(x.shape[-2]).unsqueeze(1)
+        return torch.where(apart >= k if node.get("upper", 1) else apart <= k, x, torch.zeros_like(x))
     diagonal = 0 if k is None else int(number(k, "k"))
     return torch.triu(x, diagonal) if node.get("upper", 1) else torch.tril(x, diagonal)
 

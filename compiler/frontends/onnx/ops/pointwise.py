@@ -14,6 +14,7 @@ from attnc.compiler.frontends.onnx.dtypes import dtype_of
 from attnc.compiler.frontends.onnx.errors import NoForm, wrong
 from attnc.compiler.frontends.onnx.known import Constant, Sizes, Value, is_scalar, materialise, number, untraced
 from attnc.compiler.frontends.onnx.node import Node
+from attnc.compiler.frontends.onnx.ops.float8 import FLOAT8, to_float8
 from attnc.compiler.frontends.onnx.table import ALL, op
 
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
@@ -182,7 +183,7 @@ def identity(node: Node, x: Value) -> Value:
 
 @op("Cast", stored=True)
 def cast(node: Node, x: Tensor) -> Tensor:
-    """Another element type. Raises NoForm for types torch lacks, and for float8 that is not to saturate."""
+    """Another element type. Raises NoForm for types torch lacks."""
     return _converted(node, x, dtype_of(node.get("to")))
 
 
@@ -196,15 +197,21 @@ def cast_like(node: Node, x: Value, like: Value) -> Tensor | Constant:
     return _converted(node, materialise(x), dtype)
 
 
-_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
-
-
 def _converted(node: Node, x: Tensor, dtype: torch.dtype) -> Tensor:
-    if dtype in _FLOAT8 and x.dtype not in _FLOAT8:
-        raise NoForm("a cast to float8 rounds and saturates in ways of its own")
     if x.dtype == dtype:
         return x
+    if dtype in FLOAT8:
+        return to_float8(x, dtype, saturate=bool(node.get("saturate", 1)))
     return x != 0 if dtype == torch.bool else x.to(dtype)
+
+
+@op("BitCast", stored=True)
+def bit_cast(node: Node, x: Tensor) -> Tensor:
+    """The same bits as another type of the same size."""
+    dtype = dtype_of(node.get("to"))
+    if dtype.itemsize != x.dtype.itemsize or (dtype == torch.bool and x.dtype != torch.bool):
+        raise NoForm(f"the bits of {x.dtype} as {dtype}")
+    return x.view(dtype)
 
 
 @op("IsInf")

@@ -46,7 +46,15 @@ for _name in _FORMS:
 @op("CumSum", "CumProd", known=(1,))
 def cumulative(node: Node, x: Tensor, axis: Value) -> Tensor:
     """Sums (products) of the elements so far, the element itself left out where ``exclusive`` is set."""
-    dim = int(number(axis, "the axis"))
+    if not isinstance(axis, Tensor):
+        return _along(node, x, int(number(axis, "the axis")))
+    made, chosen = _along(node, x, 0), torch.remainder(axis.reshape(()), x.dim())
+    for dim in range(1, x.dim()):
+        made = torch.where(chosen == dim, _along(node, x, dim), made)
+    return made
+
+
+def _along(node: Node, x: Tensor, dim: int) -> Tensor:
     backward, whole = node.get("reverse", 0), node.get("exclusive", 0)
     given = x.flip(dim) if backward else x
     along = torch.cumsum if node.op == "CumSum" else torch.cumprod
