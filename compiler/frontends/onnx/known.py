@@ -103,15 +103,22 @@ def items_of(value: Known) -> Items:
 
 def ints(value: Value, what: str) -> list[Int]:
     """The entries of a 0- or 1-D integer input that must be known. Raises NoForm where it is data."""
+    if isinstance(value, Tensor) and _is_empty(value):
+        return []
     if not isinstance(value, Constant | Sizes):
-        raise NoForm(f"{what} is known only when the model runs")
+        raise NoForm(f"{what}: known only when the model runs")
     return list(items_of(value).reshape(-1))
+
+
+def _is_empty(value: Tensor) -> bool:
+    """Whether a tensor has no element, whatever its data."""
+    return any(isinstance(length, int) and length == 0 for length in value.shape)
 
 
 def numbers(value: Value, what: str) -> list[Any]:
     """The entries of a constant input, as Python numbers. Raises NoForm where it is data."""
     if not isinstance(value, Constant):
-        raise NoForm(f"{what} is known only when the model runs")
+        raise NoForm(f"{what}: known only when the model runs")
     with untraced():
         return list(value.tensor.reshape(-1).tolist())
 

@@ -100,12 +100,12 @@ class Tracer:
 
     def call(self, node: Node, inputs: list[Value], outer: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results of one node. Raises NoForm where it has no form in torch."""
+        if not bodies.is_known_version(node):
+            raise NoForm(f"its meaning in operator set {node.version}")
         if node.op in control.FORMS and not node.domain:
             return control.FORMS[node.op](node, inputs, lambda graph, given: self.subgraph(graph, {**outer, **given}))
         if (sizes := arithmetic.apply(node, inputs)) is not None:
             return sizes
-        if not bodies.is_known_version(node):
-            raise NoForm(f"its meaning in operator set {node.version}")
         entry = entry_of(node.domain, node.op, node.version)
         if entry is None:
             return self._expanded(node, inputs)
@@ -143,7 +143,7 @@ class Tracer:
 
     def _expanded(self, node: Node, inputs: list[Value]) -> tuple[Any, ...]:
         """A node that its operator's specification writes out in other operators."""
-        body = bodies.function_of(node, inputs)
+        body = bodies.function_of(node, inputs, self.versions)
         if body is None:
             raise NoForm(NO_FORM)
         inner = Tracer(body.versions, self.file)

@@ -17,7 +17,9 @@ from attnc.compiler.frontends.onnx.ops import (
     quantisation,
     recurrent,
     reduction,
+    resize,
     sampling,
+    signal,
     softmax,
     unsigned,
 )
@@ -37,6 +39,8 @@ FAMILIES = (
     quantisation,
     recurrent,
     reduction,
+    resize,
     sampling,
+    signal,
     softmax,
 )

@@ -73,14 +73,14 @@ def _schema(node: Node) -> Any:
         return None
 
 
-def function_of(node: Node, inputs: list[Value]) -> Body | None:
+def function_of(node: Node, inputs: list[Value], outer: Mapping[str, int]) -> Body | None:
     """What the specification writes an operator out as, for these inputs; None where it doesn't."""
     schema = _schema(node)
     proto = None if schema is None else _function(schema, node, inputs)
     if proto is None:
         return None
     versions = {"" if item.domain == "ai.onnx" else item.domain: item.version for item in proto.opset_import}
-    versions.setdefault("", node.version)
+    versions.setdefault("", outer.get("", OLDEST))
     given = {attribute.name: attribute for attribute in node.proto.attribute}
     defaults = {name: schema.attributes[name].default_value for name in proto.attribute if name in schema.attributes}
     defaults = {name: value for name, value in defaults.items() if value.type}

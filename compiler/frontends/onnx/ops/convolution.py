@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnc.compiler.frontends.onnx.errors import NoForm
-from attnc.compiler.frontends.onnx.known import Int
+from attnc.compiler.frontends.onnx.known import Int, Value, ints
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.ops.pointwise import alike
 from attnc.compiler.frontends.onnx.ops.sliding import Sliding, sliding, surrounded
@@ -53,7 +53,7 @@ def transposed_convolution(node: Node, x: Tensor, weight: Tensor, bias: Tensor |
 
 
 def _cuts(node: Node, x: Tensor, window: Sliding, more: Sequence[int]) -> tuple[list[Int], list[Int]]:
-    """What is cut off before and behind: as said, or so that the output has a given length."""
+    """What is cut off before and behind: as said, or so that the output has a given length (or put on)."""
     wanted, how = node.get("output_shape"), node.get("auto_pad", "NOTSET")
     if not wanted and how in ("NOTSET", "VALID"):
         return window.before, window.after
@@ -62,7 +62,19 @@ def _cuts(node: Node, x: Tensor, window: Sliding, more: Sequence[int]) -> tuple[
     for place, (length, stride, extent, extra) in enumerate(sizes):
         total = extent + extra - stride
         totals.append(total + stride * length - wanted[len(wanted) - len(more) + place] if wanted else total)
-    if any(not isinstance(total, int) or total < 0 for total in totals):
-        raise NoForm("an output shape that is longer than what the kernel reaches, or symbolic")
-    less, rest = [t // 2 for t in totals], [t - t // 2 for t in totals]
-    return (less, rest) if how == "SAME_UPPER" else (rest, less)
+    if not all(isinstance(total, int) for total in totals):
+        raise NoForm("an output shape for a symbolic input")
+    less, rest = [max(t, 0) // 2 for t in totals], [max(t, 0) - max(t, 0) // 2 for t in totals]
+    before, after = (less, rest) if how == "SAME_UPPER" else (rest, less)
+    return before, [min(t, 0) + a for t, a in zip(totals, after, strict=True)]
+
+
+@op("Col2Im", known=(1, 2))
+def from_columns(node: Node, x: Tensor, image: Value, block: Value) -> Tensor:
+    """Planes in which the blocks of x [batch, channels·block, count] are summed up. Raises NoForm for volumes."""
+    lengths, kernel = ints(image, "the image's shape"), ints(block, "the block's shape")
+    pads = node.get("pads") or [0] * (2 * len(lengths))
+    if len(lengths) != 2 or pads[:2] != pads[2:]:
+        raise NoForm(f"{len(lengths)} dimensions with pads {pads}")
+    strides, dilations = node.get("strides") or [1, 1], node.get("dilations") or [1, 1]
+    return F.fold(x, lengths, kernel, dilations, pads[:2], strides)

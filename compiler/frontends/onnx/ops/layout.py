@@ -237,7 +237,8 @@ def space_to_depth(node: Node, x: Tensor) -> Tensor:
     """Blocks of the plane into channels."""
     batch, channels, height, width = x.shape
     block = node.get("blocksize")
-    x = x.reshape(batch, channels, height // block, block, width // block, block).permute(0, 3, 5, 1, 2, 4)
+    x = x.reshape(batch, channels, height // block, block, width // block, block)
+    x = x.permute(0, 3, 5, 1, 2, 4) if node.get("mode", "DCR") == "DCR" else x.permute(0, 1, 3, 5, 2, 4)
     return x.reshape(batch, channels * block * block, height // block, width // block)
 
 

@@ -92,13 +92,28 @@ def embed_layer_norm(
 
 
 @op("BatchNormalization")
-def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    """Each channel less its stored mean over its stored deviation. Raises NoForm in training mode."""
-    if node.get("training_mode", 0):
-        raise NoForm("it updates statistics")
+def batch_norm(
+    node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
+) -> Tensor | tuple[Tensor, ...]:
+    """Each channel less its stored mean over its stored deviation.
+
+    In training mode the batch's own, and the stored ones moved toward them. Before operator set 14 more than one output
+    meant training: NoForm.
+    """
     shape = (1, -1) + (1,) * (x.dim() - 2)
+    training = node.get("training_mode", 0)
+    if not training and any(node.makes(place) for place in range(1, len(node.outputs))):
+        raise NoForm("it updates statistics in the way of before operator set 14")
+    moved: tuple[Tensor, ...] = ()
+    if training:
+        dims, keep = [0, *range(2, x.dim())], node.get("momentum", 0.9)
+        batch_mean = x.mean(dims)
+        batch_var = (x - batch_mean.reshape(shape)).square().mean(dims)
+        moved = (mean * keep + batch_mean * (1 - keep), var * keep + batch_var * (1 - keep))
+        mean, var = batch_mean, batch_var
     factor = scale / torch.sqrt(var + node.get("epsilon", 1e-5))
-    return (x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)).to(x.dtype)
+    made = (x * factor.reshape(shape) + (bias - mean * factor).reshape(shape)).to(x.dtype)
+    return (made, *moved) if moved else made
 
 
 @op("InstanceNormalization")

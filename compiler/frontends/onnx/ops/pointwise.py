@@ -175,6 +175,13 @@ def where(node: Node, condition: Value, x: Value, y: Value) -> Tensor:
     return torch.where(materialise(condition), materialise(x), materialise(y))
 
 
+@op("OptionalHasElement", known=ALL, stored=True)
+def has_element(node: Node, x: Value = None) -> Constant:
+    """Whether there is a value at all."""
+    with untraced():
+        return Constant(torch.tensor(x is not None))
+
+
 @op("Identity", "OptionalGetElement", known=ALL, stored=True)
 def identity(node: Node, x: Value) -> Value:
     """The input."""
@@ -300,6 +307,12 @@ def shrink(node: Node, x: Tensor) -> Tensor:
     """x moved by bias toward zero outside of ±lambd, else 0."""
     bias, lambd = node.get("bias", 0.0), node.get("lambd", 0.5)
     return torch.where(x < -lambd, x + bias, torch.where(x > lambd, x - bias, torch.zeros_like(x))).to(x.dtype)
+
+
+@op("Dropout", until=11)
+def old_dropout(node: Node, x: Tensor) -> tuple[Tensor, ...]:
+    """The input; before operator set 12 nothing says otherwise."""
+    return (x, torch.ones_like(x, dtype=torch.bool)) if node.makes(1) else (x,)
 
 
 @op("Dropout", since=12, known=(1, 2))

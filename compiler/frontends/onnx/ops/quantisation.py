@@ -70,9 +70,9 @@ def dequantize(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None)
         raise NoForm("integers of more than 8 bits in half precision, or a type unlike the scale's")
     factor = _spread(node, x, scale)
     if x.dtype in FLOAT8:
-        if zero is not None:
-            raise NoForm("float8 with a zero point")
-        return (x.to(torch.float32) * factor.to(torch.float32)).to(dtype)
+        number = x.to(torch.float32)
+        number = number if zero is None else number - _spread(node, x, zero.to(torch.float32))
+        return (number * factor.to(torch.float32)).to(dtype)
     wide = x.to(torch.int32)
     if zero is not None:
         wide = wide - _spread(node, x, zero.to(torch.int32))
