@@ -5,6 +5,10 @@ from __future__ import annotations
 from attnc.compiler.frontends.onnx.ops import (
     attention,
     bodies,
+    contrib,
+    contrib_attention,
+    contrib_gqa,
+    contrib_products,
     control,
     convolution,
     creation,
@@ -28,6 +32,10 @@ from attnc.compiler.frontends.onnx.table import Entry, entry_of, operators
 __all__ = ["Entry", "bodies", "control", "entry_of", "operators", "unsigned"]
 FAMILIES = (
     attention,
+    contrib,
+    contrib_attention,
+    contrib_gqa,
+    contrib_products,
     convolution,
     creation,
     indexing,

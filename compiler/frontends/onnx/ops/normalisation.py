@@ -40,10 +40,13 @@ def rms_norm(node: Node, x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
     return (made.to(scale.dtype), inverse) if node.makes(1) else (made.to(scale.dtype),)
 
 
-def added(node: Node, x: Tensor, skip: Tensor, bias: Tensor | None) -> Tensor:
-    """The sum a residual block goes on with."""
-    total = x + skip
-    return total if bias is None else total + bias
+def _residual(node: Node, x: Tensor, skip: Tensor, bias: Tensor | None) -> Tensor:
+    """The sum a residual block goes on with, in float32 at least."""
+    if node.makes(1) or node.makes(2):
+        raise NoForm("the mean and the deviation, which onnxruntime leaves out")
+    wide = torch.promote_types(x.dtype, torch.float32)
+    total = x.to(wide) + skip.to(wide)
+    return total if bias is None else total + bias.to(wide)
 
 
 @op("SkipLayerNormalization", domain=MICROSOFT)
@@ -51,8 +54,10 @@ def skip_layer_norm(
     node: Node, x: Tensor, skip: Tensor, gamma: Tensor, beta: Tensor | None = None, bias: Tensor | None = None
 ) -> tuple[Tensor | None, ...]:
     """A layer norm of x + skip + bias; the sum is output 3."""
-    total = added(node, x, skip, bias)
-    return F.layer_norm(total, total.shape[-1:], gamma, beta, node.get("epsilon", 1e-12)), None, None, total
+    total = _residual(node, x, skip, bias)
+    offset = None if beta is None else beta.to(total.dtype)
+    made = F.layer_norm(total, total.shape[-1:], gamma.to(total.dtype), offset, node.get("epsilon", 1e-12))
+    return made.to(x.dtype), None, None, total.to(x.dtype)
 
 
 @op("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
@@ -60,10 +65,9 @@ def skip_rms_norm(
     node: Node, x: Tensor, skip: Tensor, gamma: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor | None, ...]:
     """An RMS norm of x + skip + bias; the sum is output 3."""
-    total = added(node, x, skip, bias)
-    wide = total.to(torch.float32)
-    inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + node.get("epsilon", 1e-12))
-    return (wide * inverse).to(x.dtype) * gamma, None, None, total
+    total = _residual(node, x, skip, bias)
+    inverse = torch.rsqrt(total.square().mean(-1, keepdim=True) + node.get("epsilon", 1e-12))
+    return (total * inverse * gamma.to(total.dtype)).to(x.dtype), None, None, total.to(x.dtype)
 
 
 @op("EmbedLayerNormalization", domain=MICROSOFT)
@@ -79,15 +83,15 @@ def embed_layer_norm(
     mask: Tensor | None = None,
     position_ids: Tensor | None = None,
 ) -> tuple[Tensor | None, ...]:
-    """Embeddings of words, positions and segments, summed and normalised."""
+    """Embeddings of words, positions and segments, summed and normalised; how often the mask is 1; the sum."""
     places = torch.arange(ids.shape[1]).unsqueeze(0) if position_ids is None else position_ids
     total = F.embedding(ids.to(torch.int64), words) + F.embedding(places.to(torch.int64), positions)
     if segments is not None and kinds is not None:
         total = total + F.embedding(segments.to(torch.int64), kinds)
     counts = None
     if node.makes(1):
-        kept = torch.zeros(ids.shape[0], dtype=torch.int32) if mask is None else mask.sum(1).to(torch.int32)
-        counts = kept
+        kept = torch.zeros_like(ids) if mask is None else mask == 1
+        counts = kept.sum(1).to(torch.int32)
     return F.layer_norm(total, total.shape[-1:], gamma, beta, node.get("epsilon", 1e-12)), counts, total
 
 
