@@ -86,11 +86,6 @@ def test_what_is_no_model(data: bytes, tmp_path: Path) -> None:
         read_model(tmp_path / "other.onnx")
 
 
-def test_old_operator_sets_say_what_to_do() -> None:
-    with pytest.raises(OnnxError, match=r"operator set 10 is older than 11; .*version_converter"):
-        read_model(plain(opset=10))
-
-
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [

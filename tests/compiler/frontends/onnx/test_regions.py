@@ -184,3 +184,14 @@ def test_what_torch_cannot_hold_is_left_whole() -> None:
     ((first, second),) = program(x=x)
     assert torch.equal(first, x)
     assert torch.equal(second, x)
+
+
+def test_operators_of_old_sets_run_where_their_meaning_is_known() -> None:
+    """Relu meant the same in operator set 9; Clip had its bounds as attributes."""
+    nodes = [node("Relu", "x", "h"), node("Clip", "h", "y", min=0.25, max=0.75)]
+    proto = model(nodes, {"x": (FLOAT, ["n"])}, {"y": (FLOAT, None)}, opset=9)
+    proto.ir_version = 4
+    imported = import_onnx(proto)
+    assert [n.op for n in imported.left] == ["Clip"]
+    x = torch.randn(50)
+    torch.testing.assert_close(imported.program.module()(x=x)[0], x.clamp(0.25, 0.75))
