@@ -61,13 +61,16 @@ class Tracer:
         self.left: dict[Node, str] = {}
 
     def run(self, items: Iterable[Node | Group], values: dict[str, Any], call_group: CallGroup | None = None) -> None:
-        """Call each item and enter its results in ``values``, by name."""
+        """Call each item and enter its results in ``values``, by name.
+
+        A node that turns out to have no form is called as a group of its own, so that what follows is seen too.
+        """
         for item in items:
             if isinstance(item, Node):
                 results = zip(item.outputs, self._results(item, values), strict=False)
                 values.update((name, result) for name, result in results if name)
-            elif call_group is not None:
-                values.update(call_group(item, values))
+            if call_group is not None and (not isinstance(item, Node) or item in self.left):
+                values.update(call_group((item,) if isinstance(item, Node) else item, values))
 
     def _results(self, node: Node, values: Mapping[str, Any]) -> tuple[Any, ...]:
         inputs = [self._input(node, name, values) for name in node.inputs]
