@@ -73,16 +73,24 @@ def load() -> ctypes.CDLL:
     callback = Resolver(functools.partial(_resolve, library))
     library.attnc_set_resolver(callback)
     _keep_alive.append(callback)
+    _loaded.append(library)
     return library
 
 
 _keep_alive: list[object] = []
 _offered: list[Path] = []
+_loaded: list[ctypes.CDLL] = []
 
 
 def offer(library: Path) -> None:
     """A launcher that was built elsewhere for this kind of machine and :data:`LAUNCHER_ABI`: spares building one."""
     _offered.append(library)
+
+
+def renew(plan: int) -> None:
+    """Let calls of a plan reach the kernel it has by now, where they went to torch operators before."""
+    for library in _loaded:
+        _register(library, plan)
 
 
 def _opened() -> ctypes.CDLL:

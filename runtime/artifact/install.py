@@ -100,6 +100,7 @@ def _install(opened: Opened, digest: int, native: bool) -> str | None:
         except BuildError as error:
             raise opened.container.error(str(error), binary.entry if binary else kernel.source) from error
     if kernels.kernel(digest) is not None:
+        launcher.renew(digest)
         return None
     if buildable:
         return kernels.without_kernel(digest)

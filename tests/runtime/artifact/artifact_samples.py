@@ -40,7 +40,7 @@ TENSOR = (("B",), (3,), ("S",), (4,))
 
 
 def program() -> HostProgram:
-    """(x, counts) → the attention of x with its projection, halved; S + 1; counts, raised in place; a counter of calls."""
+    """(x, counts) → attention of x with its projection, halved; S + 1; counts, raised in place; a counter of calls."""
     attention = (Register(0), Register(2), Register(0), (), PLAN.digest, ())
     return HostProgram(
         sizes=(NamedSize("B", 0, 0, 1, 9), NamedSize("S", 0, 2, 2, None)),

@@ -170,7 +170,7 @@ def test_two_entries_of_one_name_and_overlapping_ones(tmp_path: Path) -> None:
     struct.pack_into("<I", data, second + 42, 0)  # b's record leads to a
     data[second + 46 : second + 47] = b"a"
     (tmp_path / "b").write_bytes(data)
-    with pytest.raises(ArtifactError, match="entry a: (there are two|it overlaps)"):
+    with pytest.raises(ArtifactError, match=r"entry a: (there are two|it overlaps)"):
         Container(tmp_path / "b")
 
 

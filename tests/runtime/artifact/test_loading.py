@@ -157,9 +157,8 @@ def test_native_false_uses_no_code_of_the_file(made: Made, script: Script, tmp_p
 def test_machine_code_for_another_processor(made: Made, script: Script, tmp_path: Path) -> None:
     """It is never loaded: it would be refused, if it were."""
 
-    def foreign(data: dict[str, Any]) -> None:
-        for binary in data["binaries"]:
-            binary.update(fields)
+    def foreign(fields: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+        return lambda data: [binary.update(fields) for binary in data["binaries"]] and None
 
     def spoil(entries: dict[str, bytes]) -> None:
         for name in entries:
@@ -169,18 +168,18 @@ def test_machine_code_for_another_processor(made: Made, script: Script, tmp_path
     for i, fields in enumerate(
         ({"cpu": "x86_64-00000000"}, {"machine": "riscv64"}, {"cpu": None, "features": ["avx9"]}, {"abi": 77})
     ):
-        path = made(edit=spoil, edit_manifest=foreign)
+        path = made(edit=spoil, edit_manifest=foreign(fields))
         _, route, _, said = run(script, path, PATH="", ATTNC_CACHE_DIR=str(tmp_path / f"store{i}"))
         assert route == "aten" and said.startswith("['ATTNC-NO-COMPILER'] ")
 
 
 @pytest.mark.slow
 def test_source_for_another_version_or_processor(made: Made, script: Script, tmp_path: Path) -> None:
-    def other(data: dict[str, Any]) -> None:
-        data["kernels"][0].update(fields)
+    def other(fields: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+        return lambda data: data["kernels"][0].update(fields)
 
     for i, fields in enumerate(({"headers": "0" * 64}, {"machine": "riscv64"}, {"features": ["avx9"]})):
-        path = made(binary=False, edit_manifest=other)
+        path = made(binary=False, edit_manifest=other(fields))
         target, _, _, said = run(script, path, ATTNC_CACHE_DIR=str(tmp_path / f"store{i}"))
         assert target == "base" and "has no machine code for this processor" in said
 

@@ -61,15 +61,20 @@ def test_another_type_anywhere_is_told_or_means_the_same(path: tuple[Any, ...]) 
             continue
         assert type(other) is type(was) or other is None or was is None
         assert json.loads(found.to_json()) == data
-    for key in (path[-1],):
-        if isinstance(key, str) and path[0] not in ("entries", "attentions"):
-            data = json.loads(MADE.to_json())
-            inner = data
-            for step in path[:-1]:
-                inner = inner[step]
-            del inner[key]
-            with pytest.raises(Malformed, match=f"no '{key}'"):
-                Manifest.from_json(json.dumps(data).encode())
+
+
+FIELDS = [path for path in places(json.loads(MADE.to_json())) if isinstance(path[-1], str)]
+
+
+@pytest.mark.parametrize("path", [path for path in FIELDS if path[0] not in ("entries", "attentions")], ids=str)
+def test_a_field_that_is_missing(path: tuple[Any, ...]) -> None:
+    data = json.loads(MADE.to_json())
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    with pytest.raises(Malformed, match=f"no '{path[-1]}'"):
+        Manifest.from_json(json.dumps(data).encode())
 
 
 @pytest.mark.parametrize(
