@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,12 +23,31 @@ def output_names(spec: pytree.TreeSpec, given: Sequence[str] | None = None) -> t
 
     ``given``: the names a model has for them. Results without keys are ``output``, or ``output_0``, ``output_1``, …
     """
-    count = spec.num_leaves
-    if given is not None and len(given) == len(set(given)) == count:
+    if given is not None and len(given) == len(set(given)) == spec.num_leaves:
         return tuple(given)
-    whole = pytree.tree_unflatten(list(range(count)), spec)
-    paths, _ = pytree.tree_flatten_with_path(whole)
-    return unique([_joined(path) for path, _ in paths])
+    return unique([_joined(path) for path in _paths(spec)])
+
+
+def _paths(spec: pytree.TreeSpec) -> Iterator[tuple[str, ...]]:
+    """The keys that lead to each leaf."""
+    if spec.is_leaf():
+        yield ()
+        return
+    children = spec.children()
+    for key, child in zip(_keys(spec.context, len(children)), children, strict=True):
+        for path in _paths(child):
+            yield (key, *path)
+
+
+def _keys(context: Any, count: int) -> list[str]:
+    """The names of a node's children: keys of mappings, fields of named tuples and data classes, else numbers."""
+    if hasattr(context, "_fields"):
+        return list(context._fields)
+    nested = context if isinstance(context, list | tuple) else ()
+    for names in (context, *nested):
+        if isinstance(names, list | tuple) and len(names) == count and all(isinstance(n, str | int) for n in names):
+            return [str(name) for name in names]
+    return [str(i) for i in range(count)]
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
@@ -97,12 +116,11 @@ def _schema(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, library), operator), overload)._schema
 
 
-def _joined(path: tuple[Any, ...]) -> str:
+def _joined(path: tuple[str, ...]) -> str:
     """``past_key_values.0.1`` of a path of keys; numbers alone become ``output_0``."""
-    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
-    if not parts:
+    if not path:
         return "output"
-    return ".".join(parts) if not parts[0].isdigit() else f"output_{'.'.join(parts)}"
+    return ".".join(path) if not path[0].isdigit() else f"output_{'.'.join(path)}"
 
 
 def _output(name: str, value: Arg) -> Port:
