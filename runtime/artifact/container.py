@@ -7,6 +7,7 @@ disagree, overlap or lead outside, the file is refused.
 from __future__ import annotations
 
 import mmap
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -94,6 +95,8 @@ class Container:
 
 def _mapped(path: Path) -> mmap.mmap:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise ArtifactError(f"loading {path}: it is no ordinary file. Name an artifact.")
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError as error:

@@ -91,7 +91,7 @@ def test_inputs_from_a_file(tmp_path: Path) -> None:
     [
         ("missing.onnx", r"reading missing\.onnx: no such file"),
         ("model.pt2", "does not read exported programs"),
-        ("model.attnc", "does not read compiled artifacts"),
+        ("model.attnc", "is compiled already; attnc run and attnc inspect"),
         ("nowhere", "no such file, folder or model"),
         ("missing.ir", r"reading missing\.ir: no such file"),
         ("models:gpt5", "no such model; there are bert"),
