@@ -18,6 +18,8 @@ from torch import Tensor, nn
 import attnc
 from attnc.ir.parser import parse_graph
 from attnc.runtime.artifact.container import Container
+from attnc.runtime.gpu.binary import sha256
+from attnc.runtime.gpu.record import BinaryRecord
 from benchmarks.cases.transformers import family
 
 HERE = Path(__file__).parent
@@ -94,6 +96,25 @@ def test_another_target_of_this_machine(grouped: attnc.Program, tmp_path: Path) 
     for name, value in grouped.run(given).items():
         if isinstance(value, Tensor):
             assert torch.allclose(loaded.run(given)[name], value, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_gpu_s_machine_code_is_packed_beside(tmp_path: Path) -> None:
+    """It is made without a GPU; here the file runs on the processor, by its machine code or on torch operators."""
+    for targets in (("cpu", "sm_80"), ("sm_80",)):
+        program = models.grouped(torch.float16)
+        program.save(tmp_path / "model.attnc", targets=targets)
+        container = Container(tmp_path / "model.attnc")
+        (code,) = (name for name in container.entries if name.endswith(".cubin"))
+        record = BinaryRecord.from_json(container.text(code.replace(".cubin", ".json")))
+        assert record.target == "sm_80" and record.code_sha256 == sha256(bytes(container.view(code)))
+        source = f"kernels/{Path(code).stem}.py"
+        assert (
+            record.source_sha256 == sha256(container.text(source)) and f"plans/{record.plan}.json" in container.entries
+        )
+        loaded, given = attnc.load(tmp_path / "model.attnc"), models.inputs(3, 20)
+        assert loaded.target == ("cpu" if "cpu" in targets else "base")
+        assert torch.equal(loaded.run(given)["logits"], program.run(given)["logits"])
 
 
 def test_two_compilations_give_the_same_bytes(grouped: attnc.Program, tmp_path: Path) -> None:
