@@ -78,7 +78,9 @@ def _compile(
         folder = stack.enter_context(staged_folder(dump_ir)) if dump_ir is not None else None
         stack.enter_context(progress(f"compiling {subject.name}"))
         options = {} if folder is None else {"dump_ir": str(folder)}
-        program = source.compiled(subject, example if output is not None else None, options)
+        if output is not None:
+            source.hold_constants(subject, example)
+        program = source.compiled(subject, options)
         if output is not None:
             program.save(output, targets=targets)
     program.report.render(stdout())

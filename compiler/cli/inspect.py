@@ -27,7 +27,9 @@ def inspect(
 
         with tempfile.TemporaryDirectory(prefix="attnc-") as folder, progress(f"compiling {src}"):
             file = Path(folder) / f"model{source.ARTIFACT}"
-            source.compiled(source.load(src, example, dims.parse_dims(dim or []))).save(file)
+            subject = source.load(src, example, dims.parse_dims(dim or []))
+            source.hold_constants(subject, example)
+            source.compiled(subject).save(file)
             found = describe(file)
     _print(found, json)
 

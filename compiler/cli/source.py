@@ -64,18 +64,20 @@ def _onnx(src: str, inputs: Path | None, ranges: tuple[DimRange, ...]) -> Subjec
     return Subject(src, Path(src), (), kwargs, sizes or None)
 
 
-def compiled(subject: Subject, inputs: Path | None = None, options: Mapping[str, Any] | None = None) -> Program:
-    """The subject, compiled. ``inputs`` holds the constants of a graph in text form that its text lacks.
-
-    Raises CliError where one is missing, and whatever compiling raises.
-    """
-    from attnc.compiler import api
+def hold_constants(subject: Subject, inputs: Path | None) -> None:
+    """Give a graph the constants its text lacks, from the arrays of a file. Raises CliError where one is missing."""
+    from attnc.compiler.cli.execute import constants
     from attnc.ir.graph import Graph
 
-    if isinstance(subject.model, Graph):
-        from attnc.compiler.cli.execute import constants
+    graph = subject.model
+    if isinstance(graph, Graph):
+        graph.constants.update(constants(graph, read_npz(inputs) if inputs else {}))
 
-        subject.model.constants.update(constants(subject.model, read_npz(inputs) if inputs else {}))
+
+def compiled(subject: Subject, options: Mapping[str, Any] | None = None) -> Program:
+    """The subject, compiled. Raises whatever compiling raises."""
+    from attnc.compiler import api
+
     return api.compile(
         subject.model, subject.args, subject.kwargs, dynamic_shapes=subject.dynamic_shapes, name=subject.name,
         options=options,

@@ -67,7 +67,7 @@ def test_a_graph_becomes_an_artifact(folder: Path, capsys: Captured) -> None:
 
 def test_a_model_becomes_an_artifact(folder: Path, capsys: Captured) -> None:
     src = "attention_module:make"
-    assert run(["compile", src, "-o", "a.attnc", "--dump-ir", "dump", "--target", "cpu", "--dim", "B=1..8"]) == 0
+    assert run(["compile", src, "-o", "a.attnc", "--dump-ir", "dump", "--target", "cpu", "--dim", "x.0=2..8"]) == 0
     out = capsys.readouterr().out
     assert "1/1 attentions fused" in out and "a.attnc" in out and "report.json" in out
     for source, file in ((src, "one.npz"), ("a.attnc", "two.npz")):
@@ -112,7 +112,7 @@ def test_what_is_damaged_is_one_message(folder: Path, capsys: Captured) -> None:
         (["compile", "w.ir", "-o", "w.attnc"], 1, "constant @w: its numbers are not in the graph's text"),
         (["compile", "g.attnc", "-o", "h.attnc"], 1, "g.attnc: is compiled already; attnc run and attnc inspect"),
         (["compile", "g.ir", "-o", "no/folder/g.attnc"], 1, "writing no/folder/g.attnc: No such file"),
-        (["run", "g.attnc", "--inputs", "a.npz"], 1, "running g.attnc: running the program: "),
+        (["run", "g.attnc", "--inputs", "a.npz"], 1, "running g.attnc: input x has 3 dimensions, the program takes 2"),
         (["run", "g.attnc", "--inputs", "none.npz"], 1, "--inputs none.npz: no such file"),
     ],
 )
