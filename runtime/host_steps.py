@@ -28,7 +28,7 @@ def _power(base: Number, exponent: Number) -> Number:
     """Raises OverflowError for a power that is too long a number."""
     if isinstance(base, int) and isinstance(exponent, int) and abs(exponent) * base.bit_length() > LONGEST:
         raise OverflowError(f"a size is {base}**{exponent}")
-    return base**exponent  # type: ignore[no-any-return]
+    return base**exponent
 
 
 def _shifted(number: int, by: int) -> Number:

@@ -177,7 +177,7 @@ def _local(memory: mmap.mmap, name: str, size: int, crc: int, offset: int) -> in
     if offset + LOCAL.size > len(memory):
         raise Malformed("it lies outside of the file", name)
     signature, _, flags, method, _, _, sum_, packed, plain, names, extras = LOCAL.unpack_from(memory, offset)
-    begin = offset + LOCAL.size + names + extras
+    begin: int = offset + LOCAL.size + names + extras
     title = memory[offset + LOCAL.size : offset + LOCAL.size + names]
     shown = min(size, BIG)
     if (signature, flags, method, sum_, packed, plain) != (LOCAL_SIGNATURE, 0, 0, crc, shown, shown):
