@@ -34,18 +34,19 @@ def _transformed(node: Node, x: Tensor, length: Value, axis: int) -> Tensor:
     if inverse and onesided:
         return torch.fft.irfft(given, count, axis).unsqueeze(-1).to(x.dtype)
     if inverse:
-        return torch.view_as_real(torch.fft.ifft(given, count, axis))
-    return _forward(given, count, axis, onesided=bool(onesided))
+        return torch.view_as_real(torch.fft.ifft(given, count, axis)).to(x.dtype)
+    return _forward(given, count, axis, onesided=bool(onesided)).to(x.dtype)
 
 
 def complex_of(x: Tensor) -> Tensor:
-    """x [..., 1] real or [..., 2] complex as numbers of torch's own. Raises NoForm for half precision."""
+    """x [..., 1] real or [..., 2] complex in twice the precision. Raises NoForm for half precision."""
     if x.dtype not in (torch.float32, torch.float64):
         raise NoForm(f"a transform of {str(x.dtype).removeprefix('torch.')}")
     width = x.shape[-1]
     if not isinstance(width, int) or width not in (1, 2):
         raise NoForm(f"numbers of {width} parts")
-    return x.squeeze(-1) if width == 1 else torch.view_as_complex(x.contiguous())
+    wide = x.to(torch.float64)
+    return wide.squeeze(-1) if width == 1 else torch.view_as_complex(wide.contiguous())
 
 
 def _forward(x: Tensor, length: Int | None, axis: int, *, onesided: bool) -> Tensor:
@@ -65,7 +66,8 @@ def short_time(node: Node, x: Tensor, step: Value, window: Tensor | None = None,
     if not (isinstance(size, int) and isinstance(hop, int)):
         raise NoForm("frames of symbolic length")
     frames = complex_of(x).unfold(1, size, hop)
-    return _forward(frames if window is None else frames * window, None, 2, onesided=bool(node.get("onesided", 1)))
+    frames = frames if window is None else frames * window
+    return _forward(frames, None, 2, onesided=bool(node.get("onesided", 1))).to(x.dtype)
 
 
 @op("MelWeightMatrix", known=ALL)
