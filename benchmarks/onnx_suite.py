@@ -33,7 +33,7 @@ FOLDER = ROOT / "build" / "onnx_suite"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case went: ``right``, ``wrong`` (an error counts as wrong), or ``left`` with the reasons by operator."""
+    """How a case went: ``right``, ``wrong`` (so is an error), or ``left`` with the reasons by operator."""
 
     verdict: str
     detail: str = ""
@@ -232,7 +232,7 @@ def main() -> int:
     record = {name: {**asdict(outcome), "onnxruntime": asdict(theirs[name])} for name, outcome in ours.items()}
     (FOLDER / "native.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print("\n".join(table(ours, theirs)))
-    return any(outcome.verdict == "wrong" for outcome in ours.values())
+    return int(any(outcome.verdict == "wrong" for outcome in ours.values()))
 
 
 if __name__ == "__main__":

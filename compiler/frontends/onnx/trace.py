@@ -89,6 +89,8 @@ class Tracer:
             raise
         except private.DATA_DEPENDENT as error:
             self.left[node] = f"a size in it is data ({str(error).splitlines()[0]})"
+        except NotImplementedError as error:
+            self.left[node] = f"torch has no kernel for it ({str(error).splitlines()[0]})"
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise TorchRefuses(node, f"importing {node}: {_described(node, inputs)}: {error}") from error
         return nothing

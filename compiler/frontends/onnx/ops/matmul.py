@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnc.compiler.frontends.onnx.errors import NoForm
 from attnc.compiler.frontends.onnx.known import Value, materialise
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.ops.pointwise import alike
@@ -55,5 +56,7 @@ def matmul_integer(node: Node, a: Tensor, b: Tensor, a_zero: Value = None, b_zer
 
 @op("Det")
 def determinant(node: Node, x: Tensor) -> Tensor:
-    """The determinant of matrices."""
+    """The determinant of matrices. Raises NoForm for half precision."""
+    if x.dtype not in (torch.float32, torch.float64):
+        raise NoForm(f"a determinant of {str(x.dtype).removeprefix('torch.')}")
     return torch.linalg.det(x)

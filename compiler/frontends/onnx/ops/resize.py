@@ -121,7 +121,9 @@ def _resized(node: Node, x: Tensor, lines: list[Line]) -> Tensor:
     how, mode = node.get("coordinate_transformation_mode", "half_pixel"), node.get("mode", "nearest")
     if not all(isinstance(line.length, int) and isinstance(line.wanted, int) for line in lines):
         return _symbolic(node, x, lines, how, mode)
-    outside: Tensor | None = None
+    excluded, outside = bool(node.get("exclude_outside", 0)), None
+    if excluded and mode == "linear":
+        raise NoForm("a linear interpolation that leaves out what is outside")
     for line in lines:
         coordinates = _coordinates(how, line)
         if how == "tf_crop_and_resize":
@@ -136,7 +138,7 @@ def _resized(node: Node, x: Tensor, lines: list[Line]) -> Tensor:
             weights = _cubic(coordinates, line, smaller, node.get("cubic_coeff_a", -0.75))
         else:
             raise NoForm(f"mode {mode}")
-        x = _weighted(x, line, weights, exclude=bool(node.get("exclude_outside", 0)))
+        x = _weighted(x, line, weights, exclude=excluded)
     return x if outside is None else torch.where(outside, node.get("extrapolation_value", 0.0), x).to(x.dtype)
 
 

@@ -14,9 +14,11 @@ _MODES = {"linear": "bilinear", "bilinear": "bilinear", "cubic": "bicubic", "bic
 
 @op("GridSample")
 def grid_sample(node: Node, x: Tensor, grid: Tensor) -> Tensor:
-    """x at the places of a grid from −1 to 1. Raises NoForm for 1-D planes and cubic volumes."""
+    """x at the places of a grid from −1 to 1. Raises NoForm for lines, cubic volumes and mixed types."""
     mode = _MODES.get(node.get("mode", "linear" if node.version >= 20 else "bilinear"))
     if mode is None or x.dim() not in (4, 5) or (mode == "bicubic" and x.dim() == 5):
         raise NoForm(f"mode {node.get('mode')} over {x.dim() - 2} dimensions")
+    if x.dtype != grid.dtype or not x.is_floating_point():
+        raise NoForm("a grid of another type than what is sampled")
     around = node.get("padding_mode", "zeros")
-    return F.grid_sample(x, grid.to(x.dtype), mode, around, align_corners=bool(node.get("align_corners", 0)))
+    return F.grid_sample(x, grid, mode, around, align_corners=bool(node.get("align_corners", 0)))
