@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy
 import torch
@@ -17,25 +15,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnc.compiler.frontends.onnx.errors import NoForm
-from attnc.compiler.frontends.onnx.known import Int, Value, ints, numbers, untraced
+from attnc.compiler.frontends.onnx.known import Int, Value, ints, numbers
 from attnc.compiler.frontends.onnx.node import Node
+from attnc.compiler.frontends.onnx.ops.interpolation import (
+    Line,
+    coordinates_of,
+    cubic,
+    gathered,
+    joined,
+    linear,
+    nearest,
+    weighted,
+)
 from attnc.compiler.frontends.onnx.table import op
 
-Array = numpy.ndarray[Any, Any]
 _KEPT = "stretch"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One axis: its lengths, the scale between them, and where the region of interest starts and ends (0 to 1)."""
-
-    axis: int
-    length: Int
-    wanted: Int
-    scale: float | None
-    """None where it follows from symbolic lengths."""
-    start: float = 0.0
-    end: float = 1.0
 
 
 @op("Resize", since=11, known=(1, 2, 3))
@@ -51,11 +45,11 @@ def upsample(node: Node, x: Tensor, scales: Value) -> Tensor:
     lines = _scaled(x, list(range(x.dim())), numbers(scales, "the scales"))
     chosen = [line for line in lines if line.scale != 1]
     for line in chosen:
-        coordinates = _coordinates("asymmetric", line)
+        coordinates = coordinates_of("asymmetric", line)
         if node.get("mode", "nearest") == "nearest":
-            x = _gathered(x, line, numpy.floor(coordinates).astype(numpy.int64))
+            x = gathered(x, line, numpy.floor(coordinates).astype(numpy.int64))
         else:
-            x = _weighted(x, line, _linear(coordinates, line, 1.0), exclude=False)
+            x = weighted(x, line, linear(coordinates, 1.0), exclude=False)
     return x
 
 
@@ -125,20 +119,20 @@ def _resized(node: Node, x: Tensor, lines: list[Line]) -> Tensor:
     if excluded and mode == "linear":
         raise NoForm("a linear interpolation that leaves out what is outside")
     for line in lines:
-        coordinates = _coordinates(how, line)
+        coordinates = coordinates_of(how, line)
         if how == "tf_crop_and_resize":
-            outside = _joined(outside, x, line, coordinates)
+            outside = joined(outside, x, line, coordinates)
         if mode == "nearest":
-            x = _gathered(x, line, _nearest(node, coordinates, how, line))
+            x = gathered(x, line, nearest(node, coordinates, how, line))
             continue
         smaller = min(line.scale or 1.0, 1.0) if node.get("antialias", 0) else 1.0
         if mode == "linear":
-            weights = _linear(coordinates, line, smaller)
+            weights = linear(coordinates, smaller)
         elif mode == "cubic":
-            weights = _cubic(coordinates, line, smaller, node.get("cubic_coeff_a", -0.75))
+            weights = cubic(coordinates, smaller, node.get("cubic_coeff_a", -0.75))
         else:
             raise NoForm(f"mode {mode}")
-        x = _weighted(x, line, weights, exclude=excluded)
+        x = weighted(x, line, weights, exclude=excluded)
     return x if outside is None else torch.where(outside, node.get("extrapolation_value", 0.0), x).to(x.dtype)
 
 
@@ -146,9 +140,9 @@ def _symbolic(node: Node, x: Tensor, lines: list[Line], how: str, mode: str) -> 
     """The cases PyTorch has the same: whole scales of nearest neighbours, linear interpolation by pixel centres."""
     whole = all(line.scale is not None and float(line.scale).is_integer() and line.scale >= 1 for line in lines)
     pixels = how == "half_pixel" or (how == "pytorch_half_pixel" and whole)
-    nearest = node.get("nearest_mode", "round_prefer_floor")
+    rounding = node.get("nearest_mode", "round_prefer_floor")
     if mode == "nearest" and whole:
-        if (how == "asymmetric" and nearest == "floor") or (pixels and nearest.startswith("round")):
+        if (how == "asymmetric" and rounding == "floor") or (pixels and rounding.startswith("round")):
             for line in lines:
                 x = x.repeat_interleave(int(line.scale or 1), line.axis)
             return x
@@ -160,111 +154,3 @@ def _symbolic(node: Node, x: Tensor, lines: list[Line], how: str, mode: str) -> 
         kind = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.dim()]
         return F.interpolate(x, wanted, mode=kind, align_corners=how == "align_corners")
     raise NoForm(f"mode {mode}, {how} of symbolic lengths")
-
-
-def _coordinates(how: str, line: Line, kind: Any = numpy.float64) -> Array:
-    """Where in the input each place of the output is read."""
-    length, wanted, scale = int(line.length), int(line.wanted), kind(line.scale)
-    places = numpy.arange(wanted).astype(kind)
-    if how == "asymmetric":
-        return places / scale
-    if how in ("align_corners", "tf_crop_and_resize", "pytorch_half_pixel") and wanted != length * float(
-        line.scale or 1
-    ):
-        raise NoForm(f"{how} with an output that is not the input's length times the scale")
-    if how in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
-        if how == "pytorch_half_pixel" and wanted == 1:
-            return places * 0
-        made = (places + kind(0.5)) / scale - kind(0.5)
-        if how == "half_pixel_symmetric":
-            made = made + kind(length) / 2 * (kind(1) - kind(wanted) / (scale * kind(length)))
-        return made
-    if how == "align_corners":
-        return places * 0 if wanted == 1 else places * kind(length - 1) / kind(wanted - 1)
-    if how == "tf_crop_and_resize":
-        start, span = kind(line.start), kind(line.end) - kind(line.start)
-        if wanted == 1:
-            raise NoForm("a crop to one element")
-        return start * kind(length - 1) + places * span * kind(length - 1) / kind(wanted - 1)
-    raise NoForm(f"the coordinate transformation {how}")
-
-
-_ROUNDED = {
-    "round_prefer_floor": lambda c: numpy.ceil(c - 0.5),
-    "round_prefer_ceil": lambda c: numpy.floor(c + 0.5),
-    "floor": numpy.floor,
-    "ceil": numpy.ceil,
-}
-
-
-def _nearest(node: Node, coordinates: Array, how: str, line: Line) -> Array:
-    """The neighbour of each coordinate. Raises NoForm where float32 has another one."""
-    rounded = _ROUNDED[node.get("nearest_mode", "round_prefer_floor")]
-    found = rounded(coordinates)
-    short = rounded(_coordinates(how, line, numpy.float32))
-    if not numpy.array_equal(found, short):
-        raise NoForm("a nearest neighbour that depends on how coordinates are rounded")
-    return found.astype(numpy.int64)
-
-
-def _gathered(x: Tensor, line: Line, places: Array) -> Tensor:
-    return x.index_select(line.axis, _tensor(numpy.clip(places, 0, int(line.length) - 1)))
-
-
-def _tensor(array: Array) -> Tensor:
-    with untraced():
-        return torch.from_numpy(array)
-
-
-def _joined(outside: Tensor | None, x: Tensor, line: Line, coordinates: Array) -> Tensor:
-    """What is read from beyond the input, along one more axis."""
-    shape = [1] * x.dim()
-    shape[line.axis] = len(coordinates)
-    here = _tensor((coordinates < 0) | (coordinates > int(line.length) - 1)).reshape(shape)
-    return here if outside is None else outside | here
-
-
-Weights = tuple[Array, Array]
-"""Places [wanted, neighbours] that may lie outside, and weights for them."""
-
-
-def _around(coordinates: Array, reach: float, kernel: Any) -> Weights:
-    """The weights of all neighbours nearer than ``reach``."""
-    first = numpy.floor(coordinates - reach).astype(numpy.int64) + 1
-    count = math.ceil(2 * reach) + 1
-    places = first[:, None] + numpy.arange(count)[None, :]
-    return places, kernel(numpy.abs(places - coordinates[:, None]))
-
-
-def _linear(coordinates: Array, line: Line, smaller: float) -> Weights:
-    return _around(coordinates, 1 / smaller, lambda d: numpy.clip(1 - d * smaller, 0, 1))
-
-
-def _cubic(coordinates: Array, line: Line, smaller: float, a: float) -> Weights:
-    if len(coordinates) == 1:
-        raise NoForm("a cubic interpolation of one element: texts differ in where it is read")
-
-    def kernel(distance: Array) -> Array:
-        d = distance * smaller
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        return numpy.where(d <= 1, near, numpy.where(d < 2, far, 0.0))
-
-    return _around(coordinates, 2 / smaller, kernel)
-
-
-def _weighted(x: Tensor, line: Line, weights: Weights, *, exclude: bool) -> Tensor:
-    """Sums of neighbours; those outside are the edge's element, or left out where ``exclude``."""
-    if not x.is_floating_point():
-        raise NoForm("interpolation of integers: how it rounds isn't said")
-    places, factors = weights
-    length = int(line.length)
-    if exclude:
-        inside = (places >= 0) & (places < length)
-        factors = numpy.where(inside, factors, 0.0)
-    factors = factors / factors.sum(1, keepdims=True)
-    matrix = numpy.zeros((places.shape[0], length))
-    numpy.add.at(matrix, (numpy.arange(len(places))[:, None], numpy.clip(places, 0, length - 1)), factors)
-    product = _tensor(matrix).to(torch.float32 if x.dtype.itemsize < 8 else torch.float64)
-    made = torch.matmul(x.movedim(line.axis, -1).to(product.dtype), product.transpose(0, 1)).movedim(-1, line.axis)
-    return made.to(x.dtype)
