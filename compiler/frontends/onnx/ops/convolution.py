@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,8 +15,8 @@ from attnc.compiler.frontends.onnx.ops.pointwise import alike
 from attnc.compiler.frontends.onnx.ops.sliding import Sliding, sliding, surrounded
 from attnc.compiler.frontends.onnx.table import op
 
-_FORWARD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+_FORWARD: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED: dict[int, Callable[..., Tensor]] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
 @op("Conv")
@@ -72,7 +73,8 @@ def _cuts(node: Node, x: Tensor, window: Sliding, more: Sequence[int]) -> tuple[
 @op("Col2Im", known=(1, 2))
 def from_columns(node: Node, x: Tensor, image: Value, block: Value) -> Tensor:
     """Planes in which the blocks of x [batch, channels·block, count] are summed up. Raises NoForm for volumes."""
-    lengths, kernel = ints(image, "the image's shape"), ints(block, "the block's shape")
+    lengths: Any = ints(image, "the image's shape")
+    kernel: Any = ints(block, "the block's shape")
     pads = node.get("pads") or [0] * (2 * len(lengths))
     if len(lengths) != 2 or pads[:2] != pads[2:]:
         raise NoForm(f"{len(lengths)} dimensions with pads {pads}")

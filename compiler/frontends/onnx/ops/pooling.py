@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +16,9 @@ from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.ops.sliding import Sliding, sliding, surrounded
 from attnc.compiler.frontends.onnx.table import op
 
-_GREATEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-_SUMS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_MEANS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_GREATEST: dict[int, Callable[..., Any]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_SUMS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_MEANS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
 def _reaching(node: Node, x: Tensor, window: Sliding) -> list[Int]:
@@ -47,7 +49,8 @@ def max_pool(node: Node, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     pool, indices = _GREATEST[len(window.kernel)], node.makes(1)
     found = pool(padded, window.kernel, window.strides, 0, window.dilations, return_indices=indices)
     if not indices:
-        return found.to(x.dtype)
+        made: Tensor = found.to(x.dtype)
+        return made
     return found[0].to(x.dtype), _flat(node, found[1], x, padded, window)
 
 

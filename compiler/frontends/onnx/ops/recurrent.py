@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,11 +38,13 @@ class Weights:
 
     def gates(self, x: Tensor, count: int) -> Sequence[Tensor]:
         """The input's part of each gate."""
-        return F.linear(x, self.w, self.w_bias).chunk(count, -1)
+        parts: Sequence[Tensor] = F.linear(x, self.w, self.w_bias).chunk(count, -1)
+        return parts
 
     def of_state(self, h: Tensor, count: int) -> Sequence[Tensor]:
         """The state's part of each gate."""
-        return F.linear(h, self.r, self.r_bias).chunk(count, -1)
+        parts: Sequence[Tensor] = F.linear(h, self.r, self.r_bias).chunk(count, -1)
+        return parts
 
 
 def _activations(node: Node, defaults: Sequence[str], directions: int) -> list[list[Activation]]:
@@ -75,7 +78,7 @@ def _run(
     functions = _activations(node, defaults, directions)
     outputs, lasts = [], []
     for place in range(directions):
-        biases = (None, None) if b is None else b[place].chunk(2)
+        biases: Any = (None, None) if b is None else b[place].chunk(2)
         step = cell(Weights(w[place], r[place], *biases), functions[place], place)
         zero = torch.zeros((x.shape[1], hidden), dtype=x.dtype)
         start = tuple(zero if state is None else state[place] for state in states)

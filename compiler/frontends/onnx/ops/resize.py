@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 import torch
@@ -148,7 +149,7 @@ def _symbolic(node: Node, x: Tensor, lines: list[Line], how: str, mode: str) -> 
             return x
     plane = x.dim() in (3, 4, 5) and all(line.axis >= 2 for line in lines)
     if mode == "linear" and plane and not node.get("antialias", 0) and (pixels or how == "align_corners"):
-        wanted: list[Int] = list(x.shape[2:])
+        wanted: list[Any] = list(x.shape[2:])
         for line in lines:
             wanted[line.axis - 2] = line.wanted
         kind = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.dim()]

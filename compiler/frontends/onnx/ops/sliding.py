@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ def _same(length: Int, stride: int, extent: int) -> Int:
 
 def surrounded(x: Tensor, before: Sequence[Int], after: Sequence[Int], fill: float = 0.0) -> Tensor:
     """x with ``fill`` put before and behind in dimensions 2 and on; negative pads cut."""
-    flat = [pad for pair in reversed(list(zip(before, after, strict=True))) for pad in pair]
+    flat: list[Any] = [pad for pair in reversed(list(zip(before, after, strict=True))) for pad in pair]
     if all(isinstance(pad, int) and pad == 0 for pad in flat):
         return x
     return F.pad(x, flat, value=fill)
