@@ -13,7 +13,7 @@ from attnc.compiler.driver import Compiled, compile_graph, compile_ir
 from attnc.compiler.host.exported import Exported, capture_exported
 from attnc.compiler.host.ports import output_names, unique
 from attnc.compiler.hosted import Hosted, host
-from attnc.compiler.onnx_api import Whole, compile_onnx, example_of, is_onnx
+from attnc.compiler.onnx_api import Whole, compile_onnx, example_of
 from attnc.compiler.options import Options
 from attnc.compiler.report import Report, record, reports
 from attnc.compiler.unsavable import NotSavable
@@ -135,7 +135,7 @@ def compile(
         done = compile_ir(model, chosen, name=name or model.name)
         record(done.report)
         return Program(done.module, done, None)
-    if is_onnx(model):
+    if not isinstance(model, torch.nn.Module):
         found = compile_onnx(model, chosen, inputs=example_of(args, kwargs or {}), sizes=dynamic_shapes, name=name)
         if isinstance(found, Whole):
             return WholeProgram(found)

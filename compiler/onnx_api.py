@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     OnnxSource: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
 
-def is_onnx(model: object) -> bool:
-    """Whether a model is an ONNX one, by its type."""
-    return isinstance(model, str | os.PathLike | bytes) or type(model).__name__ == "ModelProto"
-
-
 def compile_onnx(
     source: OnnxSource,
     options: Options,

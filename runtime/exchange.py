@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from attnc.runtime.host_bound import Bound
 from attnc.runtime.host_inputs import NUMBERS
@@ -69,7 +70,7 @@ def _taken(given: Input, value: Any, written: bool) -> Any:
     if isinstance(value, numpy.ndarray | numpy.generic):
         return _from_numpy(given, numpy.asarray(value), written)
     if hasattr(value, "__dlpack__"):
-        return torch.from_dlpack(value)
+        return from_dlpack(value)
     raise TypeError(
         f"running the program: input {given.name} is a {type(value).__name__}; give a numpy array, a torch tensor or "
         f"anything with __dlpack__"

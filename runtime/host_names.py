@@ -42,7 +42,7 @@ def operators(program: HostProgram) -> dict[str, Callable[..., Any]]:
             f"binding a host program: torch {torch.__version__} has no operator {', '.join(unknown)}. It may be one of "
             "another version of torch, or of a library that has to be imported first."
         )
-    known = {name: operator for name, operator in found.items() if operator is not None}
+    known: dict[str, Any] = {name: operator for name, operator in found.items() if operator is not None}
     _check_allowed([name for name, operator in known.items() if not allowed_schema(operator._schema)])
     return known
 

@@ -58,6 +58,7 @@ def _open_onnx(subject: Subject) -> Opened:
     from attnc.compiler.frontends.onnx.importer import import_onnx
     from attnc.compiler.frontends.torch.importer import import_graph
 
+    assert isinstance(subject.model, Path)
     imported = import_onnx(subject.model, inputs=subject.kwargs or None, sizes=subject.dynamic_shapes)
     captured = capture_onnx(imported)
     graph = import_graph(captured.exported.graph_module, name=subject.name)

@@ -48,7 +48,8 @@ class Exported:
     @property
     def out_spec(self) -> pytree.TreeSpec:
         """The structure of the user's outputs."""
-        return self.program.call_spec.out_spec
+        spec: pytree.TreeSpec = self.program.call_spec.out_spec
+        return spec
 
     def finished(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """``module`` (the graph after the passes) with mutations put back and the live state bound, in place.

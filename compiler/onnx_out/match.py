@@ -95,7 +95,8 @@ class Matcher:
 
     def _scores(self, name: str) -> tuple[Node, float, list[Term]]:
         """From the softmax up to the product: the node, the scale, and what is added after it."""
-        scale, terms, scaled = 1.0, [], False
+        scale, scaled = 1.0, False
+        terms: list[Term] = []
         while True:
             node = self._only(name)
             if node.op == "MatMul":

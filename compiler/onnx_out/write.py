@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -133,7 +134,7 @@ class _Writer:
         columns = self._node("Gather", [self._node("Shape", [match.kt]), self._ints(3)], axis=0)
         return self._node("Concat", [self._ints(1, 1), rows, columns], axis=0)
 
-    def _node(self, op: str, inputs: Sequence[str], domain: str = "", *, out: str = "", **attributes: object) -> str:
+    def _node(self, op: str, inputs: Sequence[str], domain: str = "", *, out: str = "", **attributes: Any) -> str:
         self._count += 1
         name = f"attnc_{self._count}_{op}"
         result = out or name

@@ -99,7 +99,7 @@ def _decided(condition: Any) -> bool:
         return condition
     if private.always(condition):
         return True
-    if private.always(torch.sym_not(condition)):
+    if private.never(condition):
         return False
     raise _Data
 

@@ -54,7 +54,7 @@ class _Import:
         placeholders = gm.graph.find_nodes(op="placeholder")
         inputs = [(str(node.meta.get(SOURCE, node.name)), node.meta.get("val")) for node in placeholders]
         self.mode = private.fake_mode_of([node.meta.get("val") for node in gm.graph.nodes])
-        given = {}
+        given: dict[str, str] = {}
         for node in placeholders:
             given |= given_names(node.meta.get("val"), node.meta.get(DIMS, ()))
         self.sizes = SizeTable(size_names(inputs, getattr(self.mode, "shape_env", None)) | given)

@@ -56,6 +56,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_vmap_call",
     "levels_closed",
+    "never",
     "placeholder_source",
     "preserve_version",
     "quiet_guards",
@@ -262,6 +263,11 @@ def check_equal(a: int, b: int) -> None:
 def always(condition: bool | torch.SymBool) -> bool:
     """Whether a condition on sizes holds for all of them, without a guard."""
     return bool(statically_known_true(condition))
+
+
+def never(condition: bool | torch.SymBool) -> bool:
+    """Whether a condition on sizes holds for none of them, without a guard."""
+    return bool(statically_known_true(torch.sym_not(condition)))  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class Heads:
 
 def split_heads(x: Tensor, count: int) -> Tensor:
     """[batch, length, heads·features] → [batch, heads, length, features]."""
-    return x.unflatten(-1, (count, x.shape[-1] // count)).transpose(1, 2)
+    return x.reshape(*x.shape[:-1], count, x.shape[-1] // count).transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def _visible(
         (node.get("is_causal", 0), lambda: columns <= places),
         (left >= 0, lambda: places - columns <= left),
         (right >= 0, lambda: columns - places <= right),
-        (valid is not None, lambda: columns < valid),
+        (valid is not None, lambda: torch.lt(columns, valid)),  # type: ignore[arg-type]
     ):
         if wanted:
             allowed = condition() if allowed is None else allowed & condition()

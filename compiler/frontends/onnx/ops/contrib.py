@@ -102,7 +102,8 @@ def expand_dims(node: Node, x: Tensor, axis: Value) -> Tensor:
 @op("Inverse", domain=MICROSOFT)
 def inverse(node: Node, x: Tensor) -> Tensor:
     """The inverse of matrices."""
-    return torch.linalg.inv(x)
+    found: Tensor = torch.linalg.inv(x)
+    return found
 
 
 @op("CDist", domain=MICROSOFT)
@@ -128,7 +129,8 @@ def gated_position_bias(
         raise NoForm("tokens without padding")
     heads = split_heads(query + query_bias, node.get("num_heads"))
     half = weight.shape[1] // 2
-    sums = torch.sigmoid((torch.matmul(heads, weight) + bias).unflatten(-1, (2, half)).sum(-1))
+    gates = torch.matmul(heads, weight) + bias
+    sums = torch.sigmoid(gates.reshape(*gates.shape[:-1], 2, half).sum(-1))
     update, reset = sums[..., :1], sums[..., 1:]
     return (update * (reset * factor - 1.0) + 2.0) * positions
 

@@ -19,6 +19,7 @@ from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.ops.attention import Heads, join_heads, rotated, split_heads
 from attnc.compiler.frontends.onnx.ops.contrib_masks import same
 from attnc.compiler.frontends.onnx.table import MICROSOFT, op
+from attnc.compiler.frontends.torch import private
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _room(node: Node, step: Step, past: Tensor | None, total: Value) -> Int:
     if past is None:
         return step.length
     if known is not None:
-        return torch.sym_max(known, past.shape[2])
+        return private.greater(known, past.shape[2])
     if node.makes(1) or node.makes(2):
         raise NoForm("the length of the present is known only when the model runs")
     return past.shape[2] + step.length

@@ -78,5 +78,5 @@ def from_columns(node: Node, x: Tensor, image: Value, block: Value) -> Tensor:
     pads = node.get("pads") or [0] * (2 * len(lengths))
     if len(lengths) != 2 or pads[:2] != pads[2:]:
         raise NoForm(f"{len(lengths)} dimensions with pads {pads}")
-    strides, dilations = node.get("strides") or [1, 1], node.get("dilations") or [1, 1]
-    return F.fold(x, lengths, kernel, dilations, pads[:2], strides)
+    options: dict[str, Any] = {"dilation": node.get("dilations") or [1, 1], "stride": node.get("strides") or [1, 1]}
+    return F.fold(x, lengths, kernel, padding=tuple(pads[:2]), **options)

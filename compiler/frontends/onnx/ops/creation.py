@@ -61,4 +61,4 @@ def eye_like(node: Node, x: Tensor) -> Tensor:
     """Ones on a diagonal of a matrix."""
     dtype = dtype_of(node.get("dtype")) if node.get("dtype") else x.dtype
     rows = torch.arange(x.shape[0]).unsqueeze(1)
-    return (torch.arange(x.shape[1]) - rows == node.get("k", 0)).to(dtype)
+    return torch.eq(torch.arange(x.shape[1]) - rows, node.get("k", 0)).to(dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnc.compiler.frontends.onnx.errors import NoForm
-from attnc.compiler.frontends.onnx.known import Constant, Value, ints, materialise, number, numbers
+from attnc.compiler.frontends.onnx.known import Constant, Int, Value, ints, materialise, number, numbers
 from attnc.compiler.frontends.onnx.node import Node
 from attnc.compiler.frontends.onnx.table import ALL, op
 
@@ -17,10 +17,10 @@ def as_index(places: Tensor) -> Tensor:
     return places if places.dtype == torch.int64 else places.to(torch.int64)
 
 
-def wrapped(places: Tensor, length: int | torch.SymInt) -> Tensor:
+def wrapped(places: Tensor, length: Int) -> Tensor:
     """Indices with negative ones counted from the end."""
     places = as_index(places)
-    return torch.where(places < 0, places + length, places)
+    return torch.where(places < 0, torch.add(places, length), places)
 
 
 @op("Gather", known=(1,), stored=True)
@@ -80,7 +80,7 @@ def scatter_nd(node: Node, x: Tensor, places: Tensor, updates: Tensor) -> Tensor
         raise NoForm("tuples of a symbolic length")
     index = [wrapped(places[..., i], x.shape[i]) for i in range(count)]
     if how in ("none", "add"):
-        return x.index_put(index, updates, accumulate=how == "add")
+        return x.index_put(tuple(index), updates, accumulate=how == "add")
     flat = torch.zeros((), dtype=torch.int64)
     for place, length in zip(index, x.shape, strict=False):
         flat = flat * length + place

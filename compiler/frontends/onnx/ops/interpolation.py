@@ -35,30 +35,35 @@ class Line:
 def coordinates_of(how: str, line: Line, kind: Any = numpy.float64) -> Array:
     """Where in the input each place of the output is read."""
     length, wanted, scale = int(line.length), int(line.wanted), kind(line.scale)
-    places = numpy.arange(wanted).astype(kind)
+    places: Array = numpy.arange(wanted).astype(kind)
+    made: Array
     if how == "asymmetric":
-        return places / scale
+        made = places / scale
+        return made
     ends = how in ("align_corners", "tf_crop_and_resize") or (how == "pytorch_half_pixel" and wanted == 1)
     if ends and abs(wanted - length * float(line.scale or 1)) > _WHOLE:
         raise NoForm(f"{how} with an output that is not the input's length times the scale")
     if how in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         if how == "pytorch_half_pixel" and wanted == 1:
-            return places * 0
+            made = places * 0
+            return made
         made = (places + kind(0.5)) / scale - kind(0.5)
         if how == "half_pixel_symmetric":
             made = made + kind(length) / 2 * (kind(1) - kind(wanted) / (scale * kind(length)))
         return made
     if how == "align_corners":
-        return places * 0 if wanted == 1 else places * kind(length - 1) / kind(wanted - 1)
+        made = places * 0 if wanted == 1 else places * kind(length - 1) / kind(wanted - 1)
+        return made
     if how == "tf_crop_and_resize":
         start, span = kind(line.start), kind(line.end) - kind(line.start)
         if wanted == 1:
             raise NoForm("a crop to one element")
-        return start * kind(length - 1) + places * span * kind(length - 1) / kind(wanted - 1)
+        made = start * kind(length - 1) + places * span * kind(length - 1) / kind(wanted - 1)
+        return made
     raise NoForm(f"the coordinate transformation {how}")
 
 
-_ROUNDED = {
+_ROUNDED: dict[str, Any] = {
     "round_prefer_floor": lambda c: numpy.ceil(c - 0.5),
     "round_prefer_ceil": lambda c: numpy.floor(c + 0.5),
     "floor": numpy.floor,
@@ -69,11 +74,12 @@ _ROUNDED = {
 def nearest(node: Node, coordinates: Array, how: str, line: Line) -> Array:
     """The neighbour of each coordinate. Raises NoForm where float32 has another one."""
     rounded = _ROUNDED[node.get("nearest_mode", "round_prefer_floor")]
-    found = rounded(coordinates)
+    found: Array = rounded(coordinates)
     short = rounded(coordinates_of(how, line, numpy.float32))
     if not numpy.array_equal(found, short):
         raise NoForm("a nearest neighbour that depends on how coordinates are rounded")
-    return found.astype(numpy.int64)
+    whole: Array = found.astype(numpy.int64)
+    return whole
 
 
 def gathered(x: Tensor, line: Line, places: Array) -> Tensor:

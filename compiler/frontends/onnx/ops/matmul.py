@@ -59,4 +59,5 @@ def determinant(node: Node, x: Tensor) -> Tensor:
     """The determinant of matrices. Raises NoForm for half precision."""
     if x.dtype not in (torch.float32, torch.float64):
         raise NoForm(f"a determinant of {str(x.dtype).removeprefix('torch.')}")
-    return torch.linalg.det(x)
+    found: Tensor = torch.linalg.det(x)
+    return found

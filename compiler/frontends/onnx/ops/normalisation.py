@@ -154,4 +154,5 @@ def local_response_norm(node: Node, x: Tensor) -> Tensor:
     size = node.get("size")
     squares = F.pad(x.square().movedim(1, -1), ((size - 1) // 2, size // 2))
     sums = squares.unfold(-1, size, 1).sum(-1).movedim(-1, 1)
-    return x / (node.get("bias", 1.0) + node.get("alpha", 1e-4) / size * sums) ** node.get("beta", 0.75)
+    factor: Tensor = (node.get("bias", 1.0) + node.get("alpha", 1e-4) / size * sums) ** node.get("beta", 0.75)
+    return x / factor

@@ -66,7 +66,8 @@ def pair(a: Value, b: Value) -> tuple[Any, Any]:
 
 def alike(node: Node, *values: Value) -> None:
     """Raise OnnxError for operands of different types, which ONNX never converts."""
-    types = [str(value.dtype).removeprefix("torch.") for value in values if hasattr(value, "dtype")]
+    typed = [value for value in values if isinstance(value, Tensor | Constant | Sizes)]
+    types = [str(value.dtype).removeprefix("torch.") for value in typed]
     if len(set(types)) > 1:
         named = ", ".join(f"{name!r} is {dtype}" for name, dtype in zip(node.inputs, types, strict=False))
         hint = ""
@@ -111,8 +112,8 @@ def _enter_bitwise(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> N
         return function(a, b)
 
 
-for _name, (_function, _swapped) in _BINARY.items():
-    _enter_binary(_name, _function, _swapped)
+for _name, _two in _BINARY.items():
+    _enter_binary(_name, *_two)
 for _name, _bits in _BITWISE.items():
     _enter_bitwise(_name, _bits)
 
@@ -164,8 +165,14 @@ def _enter_variadic(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> 
         return total / len(values) if name == "Mean" else total
 
 
-for _name, _bits in {"Max": torch.maximum, "Min": torch.minimum, "Sum": torch.add, "Mean": torch.add}.items():
-    _enter_variadic(_name, _bits)
+_VARIADIC: dict[str, Callable[..., Tensor]] = {
+    "Max": torch.maximum,
+    "Min": torch.minimum,
+    "Sum": torch.add,
+    "Mean": torch.add,
+}
+for _name, _many in _VARIADIC.items():
+    _enter_variadic(_name, _many)
 
 
 @op("Where", known=ALL)
@@ -268,7 +275,7 @@ def celu(node: Node, x: Tensor) -> Tensor:
 def selu(node: Node, x: Tensor) -> Tensor:
     """gamma·x above zero, gamma·alpha·(eˣ − 1) below."""
     alpha, gamma = node.get("alpha", 1.67326319217681884765625), node.get("gamma", 1.05070102214813232421875)
-    return gamma * torch.where(x > 0, x, alpha * torch.expm1(x))
+    return torch.mul(torch.where(x > 0, x, torch.expm1(x) * alpha), gamma)
 
 
 @op("LeakyRelu")

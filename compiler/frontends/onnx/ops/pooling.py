@@ -56,7 +56,8 @@ def max_pool(node: Node, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
 
 def _flat(node: Node, places: Tensor, x: Tensor, padded: Tensor, window: Sliding) -> Tensor:
     """Places in the planes of the padded tensor as places in the whole input."""
-    lengths, at = x.shape[2:], []
+    lengths = x.shape[2:]
+    at: list[Tensor] = []
     for place in reversed(range(len(lengths))):
         length = padded.shape[2 + place]
         at.insert(0, places % length - window.before[place])

@@ -100,7 +100,7 @@ def argument(node: Node, x: Tensor) -> Tensor:
     dim, keep = node.get("axis", 0), bool(node.get("keepdims", 1))
     if not node.get("select_last_index", 0):
         return find(x, dim, keepdim=keep)
-    return x.shape[dim] - 1 - find(x.flip(dim), dim, keepdim=keep)
+    return torch.rsub(find(x.flip(dim), dim, keepdim=keep), x.shape[dim] - 1)
 
 
 @op("TopK", known=(1,))

@@ -32,7 +32,8 @@ def _transformed(node: Node, x: Tensor, length: Value, axis: int) -> Tensor:
     count = None if length is None else ints(length, "the length")[0]
     given = complex_of(x)
     if inverse and onesided:
-        return torch.fft.irfft(given, count, axis).unsqueeze(-1).to(x.dtype)
+        made: Tensor = torch.fft.irfft(given, count, axis)
+        return made.unsqueeze(-1).to(x.dtype)
     if inverse:
         return torch.view_as_real(torch.fft.ifft(given, count, axis)).to(x.dtype)
     return _forward(given, count, axis, onesided=bool(onesided)).to(x.dtype)
