@@ -402,7 +402,7 @@ TRACED = (
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if i < 4 else [pytest.mark.slow]) for i, n in enumerate(TRACED)]
+    "name", [pytest.param(n, marks=[] if i < 2 else [pytest.mark.slow]) for i, n in enumerate(TRACED)]
 )
 def test_traced(name: str) -> None:
     """Exported with symbolic sizes, run at others than the example's."""
