@@ -33,21 +33,20 @@ def _transformed(node: Node, x: Tensor, length: Value, axis: int) -> Tensor:
     given = complex_of(x)
     if inverse and onesided:
         made: Tensor = torch.fft.irfft(given, count, axis)
-        return made.unsqueeze(-1).to(x.dtype)
+        return made.unsqueeze(-1)
     if inverse:
-        return torch.view_as_real(torch.fft.ifft(given, count, axis)).to(x.dtype)
-    return _forward(given, count, axis, onesided=bool(onesided)).to(x.dtype)
+        return torch.view_as_real(torch.fft.ifft(given, count, axis))
+    return _forward(given, count, axis, onesided=bool(onesided))
 
 
 def complex_of(x: Tensor) -> Tensor:
-    """x [..., 1] real or [..., 2] complex in twice the precision. Raises NoForm for half precision."""
+    """x [..., 1] real or [..., 2] complex as numbers of torch's own. Raises NoForm for half precision."""
     if x.dtype not in (torch.float32, torch.float64):
         raise NoForm(f"a transform of {str(x.dtype).removeprefix('torch.')}")
     width = x.shape[-1]
     if not isinstance(width, int) or width not in (1, 2):
         raise NoForm(f"numbers of {width} parts")
-    wide = x.to(torch.float64)
-    return wide.squeeze(-1) if width == 1 else torch.view_as_complex(wide.contiguous())
+    return x.squeeze(-1) if width == 1 else torch.view_as_complex(x.contiguous())
 
 
 def _forward(x: Tensor, length: Int | None, axis: int, *, onesided: bool) -> Tensor:
@@ -68,7 +67,7 @@ def short_time(node: Node, x: Tensor, step: Value, window: Tensor | None = None,
         raise NoForm("frames of symbolic length")
     frames = complex_of(x).unfold(1, size, hop)
     frames = frames if window is None else frames * window
-    return _forward(frames, None, 2, onesided=bool(node.get("onesided", 1))).to(x.dtype)
+    return _forward(frames, None, 2, onesided=bool(node.get("onesided", 1)))
 
 
 @op("MelWeightMatrix", known=ALL)
