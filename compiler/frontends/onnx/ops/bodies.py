@@ -37,6 +37,10 @@ def constants_of(graph: GraphProto) -> dict[str, Constant]:
     return {tensor.name: Constant(read_tensor(tensor, None)) for tensor in graph.initializer}
 
 
+_OLDEST = {"Scan": 9}
+"""Where operator set 11 added something, and what was there before means the same."""
+
+
 @cache
 def _is_known(op: str, version: int) -> bool:
     since, oldest = (_since(op, number) for number in (version, OLDEST))
@@ -54,7 +58,7 @@ def _since(op: str, version: int) -> int | None:
 
 def is_known_version(node: Node) -> bool:
     """Whether forms know what the operator means: from operator set 11 on, and before where it meant the same."""
-    return bool(node.domain) or node.version >= OLDEST or _is_known(node.op, node.version)
+    return bool(node.domain) or node.version >= _OLDEST.get(node.op, OLDEST) or _is_known(node.op, node.version)
 
 
 def has_function(node: Node) -> bool:
