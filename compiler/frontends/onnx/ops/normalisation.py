@@ -152,7 +152,9 @@ def lp_norm(node: Node, x: Tensor) -> Tensor:
 def local_response_norm(node: Node, x: Tensor) -> Tensor:
     """x over a power of the squares of neighbouring channels."""
     size = node.get("size")
-    squares = F.pad(x.square().movedim(1, -1), ((size - 1) // 2, size // 2))
-    sums = squares.unfold(-1, size, 1).sum(-1).movedim(-1, 1)
+    squares = F.pad(x.square(), [0, 0] * (x.dim() - 2) + [(size - 1) // 2, size // 2])
+    sums = squares.narrow(1, 0, x.shape[1])
+    for place in range(1, size):
+        sums = sums + squares.narrow(1, place, x.shape[1])
     factor: Tensor = (node.get("bias", 1.0) + node.get("alpha", 1e-4) / size * sums) ** node.get("beta", 0.75)
     return x / factor
