@@ -585,3 +585,21 @@ def test_wrong_types_are_named(op: str, kinds: tuple[str, str], words: str) -> N
     with pytest.raises(OnnxError, match=f"{op}, node 'the/one'.*'x'.*'y'") as caught:
         in_eager(model, feeds)
     assert re.search(words, str(caught.value))
+
+
+def test_known_sizes_stay_numbers_while_traced() -> None:
+    """Arithmetic on lengths the model says leaves a number in the graph, no data."""
+    helper = onnx.helper
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"], start=1),
+        helper.make_node("Cast", ["length"], ["real"], to=1),
+        helper.make_node("Sqrt", ["real"], ["root"]),
+        helper.make_node("Mul", ["x", "root"], ["y"]),
+    ]
+    x, y = helper.make_tensor_value_info("x", 1, [3, 7]), helper.make_tensor_value_info("y", 1, [3, 7])
+    graph = helper.make_graph(nodes, "sizes", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    feeds = {"x": np.random.default_rng(3).standard_normal((3, 7)).astype(F)}
+    program = import_onnx(model).program
+    agree([to_array(program.module()(x=torch.from_numpy(feeds["x"]))[0])], by_onnxruntime(model, feeds), 1e-6)
+    assert not any("item" in str(node.target) for node in program.graph.nodes)
