@@ -14,9 +14,9 @@ LIBRARIES = ("aten", "prims", "attnc")
 """Whose operators a program may call."""
 NAMED = ("onnx.region.default", "transformers.grouped_mm_fallback.default")
 """Operators of other libraries that a program may call."""
-BARRED = (
-    "data", "from_file", "record_stream", "requires_grad_", "retain_grad", "save", "set", "set_", "set_data",
-)  # fmt: skip
+BARRED = frozenset(
+    "backward data format from_file grad record_stream requires_grad_ retain_grad save set set_ set_data".split()
+)
 """Names, without overload, of aten and prims."""
 BARRED_PARTS = ("mkldnn", "resize", "sparse", "storage")
 """Parts of such names."""

@@ -12,7 +12,7 @@ aten.save.default aten.from_file.default aten.from_file.out aten.set_.source_Ten
 aten.resize_as_.default aten.set_data.default aten._resize_output_.default aten.add.out aten.cat.out aten.append.t
 aten.list.t aten.format.default aten._print.default aten._sparse_coo_tensor_unsafe.default aten.sparse_resize_.default
 aten._nested_view_from_buffer.default aten.to_mkldnn.default aten._pin_memory.default aten.record_stream.default
-aten.requires_grad_.default aten._test_string_default.default aten.backward.default
+aten.requires_grad_.default aten._foobar.default aten.backward.default
 prims.resize.default
 """.split()
 ALLOWED = """
