@@ -31,8 +31,8 @@ CHECKS = (
     ),
     Check(
         "artifacts",
-        "Artifacts run where neither the compiler's packages nor a C++ compiler are, with the same bits; the same model "
-        "gives the same bytes; 200 damaged files give a clear error or the right result.",
+        "Artifacts run where neither the compiler's packages nor a C++ compiler are, with the same bits; the same "
+        "model gives the same bytes; 200 damaged files give a clear error or the right result.",
         (
             suite("file", "tests/runtime/artifact", "tests/runtime/test_exchange.py"),
             suite("save", "tests/compiler/test_artifact.py", "tests/compiler/cli"),
