@@ -313,7 +313,7 @@ CASES = {
     "split-depth": Case("SpaceToDepth", floats(-1, 3, 6, 4), {"blocksize": 2}),
     "softmax-11": Case("Softmax", floats(-1, 3, 4), {"axis": 1}, opset=11),
     "cast-saturate": Case("Cast", floats(-1, 7), {"to": onnx.TensorProto.INT32}),
-    "lrn": Case("LRN", floats(-1, 5, 3), {"size": 3, "alpha": 0.3, "beta": 0.6, "bias": 1.5}),
+    "lrn": Case("LRN", floats(-1, 5, 3, 2), {"size": 3, "alpha": 0.3, "beta": 0.6, "bias": 1.5}),
     "group-norm": Case(
         "GroupNormalization", floats(-1, 6, 5), {"num_groups": 3}, {"s": weight(6), "b": weight(6, seed=6)}
     ),
