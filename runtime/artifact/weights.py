@@ -56,7 +56,8 @@ def chunks(tensor: Tensor) -> Iterator[memoryview]:
     if tensor.numel() == 0:
         return
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
-    raw = memoryview(plain.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    bytes_: Any = plain.reshape(-1).view(torch.uint8).numpy()
+    raw = memoryview(bytes_)
     for start in range(0, len(raw), _BYTES):
         yield raw[start : start + _BYTES]
 
