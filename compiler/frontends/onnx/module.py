@@ -84,8 +84,8 @@ class OnnxModule(nn.Module):
         values |= {name: inputs[keyword] for name, keyword in self.arguments.items()}
         self._relate(inputs)
         tracer = Tracer(self.model.versions, self.model.name)
-        tracer.run(self._items, values, self._call_group)
         self.trace.left, self.trace.missing = tracer.left, []
+        tracer.run(self._items, values, self._call_group)
         self.trace.shapes = {name: tuple(value.shape) for name, value in values.items() if _is_float(value)}
         return tuple(self._output(port.name, values) for port in self.model.outputs)
 

@@ -106,7 +106,7 @@ def test_what_is_damaged_is_one_message(folder: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["compile", "g.ir"], 2, "nothing to write: give --output model.attnc, or --dump-ir DIR"),
+        (["compile", "g.ir"], 2, "nothing to do: give --output model.attnc, --dump-ir DIR or --check"),
         (["compile", "g.ir", "-o", "g.attnc", "--target", "abacus"], 2, "--target abacus: known are cpu"),
         (["compile", "g.ir", "--dump-ir", "d", "--target", "cpu"], 2, "written with --output"),
         (["compile", "w.ir", "-o", "w.attnc"], 1, "constant @w: its numbers are not in the graph's text"),

@@ -18,6 +18,7 @@ import torch
 from attnc.runtime.artifact.describe import describe
 from attnc.runtime.artifact.loader import load
 from attnc.runtime.errors import ArtifactError
+from attnc.runtime.onnx_region import entry_of
 
 Made = Callable[..., Path]
 Script = Callable[..., Any]
@@ -297,11 +298,15 @@ def test_a_manifest_that_does_not_fit(made: Made, edit: str) -> None:
     assert "entry " in str(caught.value) and caught.value.entry in ("manifest.json", "graph.ir")
 
 
-def test_a_blob_may_be_there(made: Made) -> None:
-    path = made(
-        edit=lambda e: e.update({"onnx/a.onnx": b"x"}), edit_manifest=lambda d: d["blobs"].append("onnx/a.onnx")
-    )
-    assert load(path).target == "cpu"
+def test_a_blob_has_the_name_of_its_content(made: Made) -> None:
+    right = entry_of(hashlib.sha256(b"x").hexdigest()[:32])
+    for name in (right, "onnx/a.onnx"):
+        path = made(edit=lambda e, n=name: e.update({n: b"x"}), edit_manifest=lambda d, n=name: d["blobs"].append(n))
+        if name == right:
+            assert load(path).target == "cpu"
+        else:
+            with pytest.raises(ArtifactError, match=r"entry onnx/a\.onnx: its name is not that of its content"):
+                load(path)
 
 
 def test_sizes_that_are_no_numbers_of_this_world(made: Made) -> None:
