@@ -29,7 +29,7 @@ class Single:
     domain: str = MICROSOFT
 
     def model(self) -> ModelProto:
-        """The model; the type of outputs is left to inference."""
+        """The model; the type of outputs is left to inference, but for scores, which may be of several."""
         names = [name if value is not None else "" for name, value in self.inputs.items()]
         while not names[-1]:
             names.pop()
@@ -40,7 +40,7 @@ class Single:
             for name, value in self._given().items()
             if name not in self.fixed
         ]
-        made = [onnx.ValueInfoProto(name=name) for name in self.outputs if name]
+        made = [_output(name) for name in self.outputs if name]
         constants = [numpy_helper.from_array(self._given()[name], name) for name in self.fixed]
         graph = helper.make_graph([node], "single", ports, made, constants)
         domains = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
@@ -71,3 +71,9 @@ class Single:
     def error(self) -> float:
         """The greatest error of any output."""
         return error(self.ours(), self.theirs())
+
+
+def _output(name: str) -> onnx.ValueInfoProto:
+    if name == "scores":
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+    return onnx.ValueInfoProto(name=name)
