@@ -7,6 +7,7 @@ from benchmarks.accept.common import KNOWN_BUGS, MAKE_CHECK, MAKE_TEST
 
 ONNX = "tests/compiler/frontends/onnx"
 SUITE_PARTS = 8
+TRAP_PARTS = 4
 
 CHECKS = (
     Check(
@@ -27,7 +28,13 @@ CHECKS = (
     Check(
         "traps",
         "At least 30 ONNX graphs that look like attention are right, and each twin is fused.",
-        (suite("run", f"{ONNX}/test_traps.py"),),
+        (
+            *(
+                call(f"pairs-{i}", "benchmarks.accept.onnx_traps:part", str(i), str(TRAP_PARTS))
+                for i in range(TRAP_PARTS)
+            ),
+            suite("sides", f"{ONNX}/test_traps.py", "-k", "not test_compiled"),
+        ),
     ),
     Check(
         "artifacts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -183,7 +184,7 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
         wanted = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "x"
         wanted = f"x_{wanted}" if wanted[0].isdigit() else wanted
         candidate, count = wanted, 0
-        while candidate in used:
+        while candidate in used or keyword.iskeyword(candidate):
             count += 1
             candidate = f"{wanted}_{count}"
         used.add(candidate)

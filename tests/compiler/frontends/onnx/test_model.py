@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_functions_of_the_model_are_inlined() -> None:
 
 
 def test_identifiers_are_unlike_each_other() -> None:
-    made = identifiers(["a.b", "a_b", "a/b", "1", "", "forward"], taken=["forward"])
-    assert len(set(made.values())) == 6
-    assert all(name.isidentifier() for name in made.values())
+    made = identifiers(["a.b", "a_b", "a/b", "1", "", "forward", "as"], taken=["forward"])
+    assert len(set(made.values())) == 7
+    assert all(name.isidentifier() and not keyword.iskeyword(name) for name in made.values())
     assert made["forward"] != "forward"
