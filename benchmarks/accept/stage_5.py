@@ -31,7 +31,7 @@ CHECKS = (
         (
             *(
                 call(f"pairs-{i}", "benchmarks.accept.onnx_traps:part", str(i), str(TRAP_PARTS))
-                for i in range(TRAP_PARTS)
+                for i in range(1, TRAP_PARTS + 1)
             ),
             suite("sides", f"{ONNX}/test_traps.py", "-k", "not test_compiled"),
         ),
