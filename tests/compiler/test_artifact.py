@@ -88,6 +88,7 @@ def test_what_is_in_it(grouped: attnc.Program, tmp_path: Path) -> None:
         assert secret.encode() not in data, secret
 
 
+@pytest.mark.slow
 def test_another_target_of_this_machine(grouped: attnc.Program, tmp_path: Path) -> None:
     grouped.save(tmp_path / "model.attnc", targets=("cpu-sse2",))
     loaded, given = attnc.load(tmp_path / "model.attnc"), models.inputs(3, 20)
@@ -143,6 +144,7 @@ def test_two_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_bfloat16(tmp_path: Path) -> None:
     program = models.grouped(torch.bfloat16)
     program.save(tmp_path / "model.attnc")

@@ -126,7 +126,7 @@ def feed(case: Case, b: int, s: int, t: int, rng: np.random.Generator) -> dict[s
 
 
 OTHER_SETS = [("plain", 11), ("selected", 13), ("selected", 21), ("two terms", 23)]
-FAST = ("added", "selected", "finite fill")
+FAST = ("selected", "finite fill")
 EVERY = [pytest.param(name, 17, marks=[] if name in FAST else pytest.mark.slow) for name in CASES]
 
 
@@ -150,6 +150,7 @@ def test_replaced_exactly_or_kept_with_a_reason(name: str, opset: int) -> None:
             np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_a_mask_is_widened_once_for_all_layers() -> None:
     nodes, value = [], "q"
     for i in range(3):

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.cases.onnx_traps import PAIRS, Pair
 from benchmarks.cases.onnx_traps.runs import LENGTHS, TOLERANCE, by_onnxruntime, differs, error, in_eager, judged
 
-FAST = {"queries at or after zero", "rows flattened before an old softmax"}
+FAST = {"queries at or after zero"}
 """Pairs compiled in the fast tests too."""
 SIDES = ("trap", "twin")
 EACH = [
