@@ -72,6 +72,7 @@ def test_the_sizes_are_held_to_their_bounds(grouped: attnc.Program, tmp_path: Pa
         loaded.run({**models.inputs(2, 4), "mask": torch.ones(2, 5, dtype=torch.int64)})
 
 
+@pytest.mark.slow
 def test_what_is_in_it(grouped: attnc.Program, tmp_path: Path) -> None:
     grouped.save(tmp_path / "model.attnc", targets=("cpu", "cpu-sse2"))
     names = list(Container(tmp_path / "model.attnc").entries)
@@ -210,9 +211,19 @@ def grouped_for(*targets: str) -> Callable[[Path], None]:
     [
         (unsavable(models.Branches(), torch.ones(3)), "ATTNC-ARTIFACT-OP", r"(cond|get_attr).*artifact_models\.py:\d+"),
         (unsavable(models.Wide(), torch.ones(3)), "ATTNC-ARTIFACT-CONSTANT", "wave is of c128"),
-        (grouped_for("cpu", "cpu-neon"), "ATTNC-ARTIFACT-TARGET", "cpu-neon: its kernels are for aarch64"),
-        (grouped_for("triton-interpret"), "ATTNC-ARTIFACT-TARGET", "triton-interpret has no machine code"),
-        (grouped_for("cpu9"), "ATTNC-ARTIFACT-TARGET", "unknown target 'cpu9'"),
+        pytest.param(
+            grouped_for("cpu", "cpu-neon"),
+            "ATTNC-ARTIFACT-TARGET",
+            "cpu-neon: its kernels are for aarch64",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            grouped_for("triton-interpret"),
+            "ATTNC-ARTIFACT-TARGET",
+            "triton-interpret has no machine code",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(grouped_for("cpu9"), "ATTNC-ARTIFACT-TARGET", "unknown target 'cpu9'", marks=pytest.mark.slow),
     ],
 )
 def test_what_can_not_be_saved(tmp_path: Path, attempt: Callable[[Path], None], code: str, message: str) -> None:

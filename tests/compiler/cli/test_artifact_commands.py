@@ -65,6 +65,7 @@ def test_a_graph_becomes_an_artifact(folder: Path, capsys: Captured) -> None:
         assert numpy.array_equal(found["y"], given["x"] * 3) and found["z"].dtype == numpy.float32
 
 
+@pytest.mark.slow
 def test_a_model_becomes_an_artifact(folder: Path, capsys: Captured) -> None:
     src = "attention_module:make"
     assert run(["compile", src, "-o", "a.attnc", "--dump-ir", "dump", "--target", "cpu", "--dim", "x.0=2..8"]) == 0

@@ -85,6 +85,7 @@ def test_an_artifact_of_a_file_is_checked(
     assert capsys.readouterr().out.startswith("y: ")
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_found(
     attention_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
